@@ -1,0 +1,76 @@
+/* drafter: proposes tokens; the host verifies them. A drafter that is slow, wrong or broken costs speed,
+ * never a token and never a request.
+ *
+ * Every draft is a tree. Node i has a token and a parent: -1 for the root (the last committed token, which
+ * is not in the arrays) or an index smaller than i. Siblings must be distinct. A chain has parents
+ * -1, 0, 1, .... Draft lengths given to a drafter count the root, so max_slots = 5 allows 4 nodes.
+ * Drafts must not depend on the random numbers of sampling: a drafter never sees them. */
+#ifndef TURBO_ABI_DRAFTER_H
+#define TURBO_ABI_DRAFTER_H
+
+#include <turbo/abi/base.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TURBO_DRAFTER_1 "turbo.drafter/1"
+
+#define TURBO_MAX_TAPS 8u
+
+typedef struct turbo_drafter_needs {
+  uint32_t struct_size;
+  uint32_t max_slots;                /* most slots it can use, root included, 2..64 */
+  uint32_t n_taps;                   /* hidden states it wants, 0..TURBO_MAX_TAPS */
+  int32_t tap_layers[TURBO_MAX_TAPS]; /* residual leaving layer i; n_layers means after the final norm */
+  uint32_t runs_programs;            /* 1: uses turbo.host.program on the target's tier */
+  uint32_t wants_prompt;             /* 1: observe is called for prompt tokens too */
+} turbo_drafter_needs;
+
+/* Tokens that became part of a sequence, in order. Called for the prompt (if wanted) and after each step. */
+typedef struct turbo_observation {
+  uint32_t struct_size;
+  uint32_t n_tokens;
+  const int32_t* tokens;
+  uint64_t position;       /* absolute position of tokens[0] */
+  uint32_t n_accepted;     /* of the last proposal, root and bonus excluded */
+  uint32_t n_taps;
+  const turbo_view* taps;  /* per tap: {rows, n_embd}; borrowed until the next target run */
+  const int32_t* tap_rows; /* row of each token in every tap view */
+} turbo_observation;
+
+typedef struct turbo_proposal {
+  uint32_t struct_size;
+  uint32_t sequence;    /* as given to open */
+  uint32_t max_slots;   /* most slots wanted now, root included */
+  uint32_t n;           /* out: nodes written, <= max_slots - 1; 0 = no draft */
+  int32_t* tokens;      /* out, capacity max_slots - 1 */
+  int32_t* parents;     /* out */
+  float* probabilities; /* out, may be left untouched; null allowed */
+  uint64_t deadline_ns; /* host clock; later answers are dropped */
+} turbo_proposal;
+
+#define TURBO_PENDING 100 /* poll: not ready yet, no error */
+
+typedef struct turbo_drafter {
+  uint32_t struct_size;
+  uint32_t reserved;
+  turbo_status (*needs)(void* self, turbo_drafter_needs* needs, turbo_error* error); /* [load] */
+  turbo_status (*open)(void* self, uint32_t sequence, turbo_error* error);           /* [engine] */
+  void (*close)(void* self, uint32_t sequence);                                      /* [engine] */
+  turbo_status (*observe)(void* self, uint32_t sequence, const turbo_observation* observation, turbo_error* error); /* [engine] */
+  /* [engine] Start work on proposals and return at once; null: all work is done in poll. The arrays stay
+   * valid until poll has answered for them or cancel was called. */
+  turbo_status (*begin)(void* self, turbo_proposal* proposals, uint32_t n, turbo_error* error);
+  /* [engine] Fill the proposals, or TURBO_PENDING. Never blocks. */
+  turbo_status (*poll)(void* self, turbo_proposal* proposals, uint32_t n, turbo_error* error);
+  void (*cancel)(void* self); /* [engine] forget started proposals; null allowed */
+  /* [engine] Optional state of a sequence to and from bytes; null: not supported. */
+  turbo_status (*save)(void* self, uint32_t sequence, void* dst, uint64_t* bytes, turbo_error* error);
+  turbo_status (*restore)(void* self, uint32_t sequence, const void* src, uint64_t bytes, turbo_error* error);
+} turbo_drafter;
+
+#ifdef __cplusplus
+}
+#endif
+#endif
