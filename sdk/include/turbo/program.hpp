@@ -42,7 +42,7 @@ class ProgramBuilder {
     op(TURBO_OP_GATED_ACT).u.gated_act = {gate, up, out, act};
   }
   void gather_rows(uint32_t in, uint32_t out) { op(TURBO_OP_GATHER_ROWS).u.gather_rows = {in, out}; }
-  void tap(uint32_t in, uint32_t tap) { op(TURBO_OP_TAP).u.tap = {in, tap}; }
+  void tap(uint32_t in, uint32_t out) { op(TURBO_OP_TAP).u.tap = {in, out}; }
   void concat(uint32_t a, uint32_t b, uint32_t out) { op(TURBO_OP_CONCAT).u.concat = {a, b, out}; }
 
   /// Valid while the builder lives and is not changed.

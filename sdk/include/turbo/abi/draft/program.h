@@ -40,7 +40,7 @@ typedef struct turbo_buffer {
 #define TURBO_OP_ATTEND 7u      /* causal (or path) attention over the cache */
 #define TURBO_OP_GATED_ACT 8u   /* out = act(gate) * up */
 #define TURBO_OP_GATHER_ROWS 9u /* logit rows of a step buffer */
-#define TURBO_OP_TAP 10u        /* export a step buffer as tap i */
+#define TURBO_OP_TAP 10u        /* out (a kept buffer) = copy of in, for readers after the run */
 #define TURBO_OP_TOP_K 11u      /* k best (id as f32 bits, value) of each row; optional */
 #define TURBO_OP_CONCAT 12u     /* out = [a | b] */
 /* Reserved numbers, no pack has them yet: 32 ROUTE_TOPK, 33 MATMUL_GROUPED, 34 ALL_REDUCE, 35 ALL_GATHER. */
@@ -83,7 +83,7 @@ typedef struct turbo_op_attend {
 } turbo_op_attend;
 typedef struct turbo_op_gated_act { uint32_t gate, up, out, act; } turbo_op_gated_act;
 typedef struct turbo_op_gather_rows { uint32_t in, out; } turbo_op_gather_rows;
-typedef struct turbo_op_tap { uint32_t in, tap; } turbo_op_tap;
+typedef struct turbo_op_tap { uint32_t in, out; } turbo_op_tap;
 typedef struct turbo_op_top_k { uint32_t in, ids, values, k; } turbo_op_top_k;
 typedef struct turbo_op_concat { uint32_t a, b, out; } turbo_op_concat;
 

@@ -1,0 +1,42 @@
+// Qwen2 / Qwen2.5: pre-norm decoder, grouped-query attention, biases on the query, key and value projections,
+// no head norms, SiLU-gated feed-forward.
+#include "model/arch/decoder_buffers.h"
+
+#include <cmath>
+
+namespace turbo::model {
+
+StepProgram build_qwen2(const ModelConfig& config, const WeightSet& weights, const StepShape& shape) {
+  StepProgram step;
+  step.builder = std::make_unique<ProgramBuilder>("qwen2", shape.max_rows, shape.max_logit_rows, shape.kv);
+  DecoderBuffers b(step, config, weights, shape);
+  ProgramBuilder& p = b.program;
+  const float scale = 1.0f / std::sqrt(static_cast<float>(config.head_dim_k));
+
+  for (uint32_t layer = 0; layer < config.n_layers; ++layer) {
+    const auto weight = [&](const char* suffix) { return weights.layer(layer, suffix); };
+
+    p.rms_norm(weight("attn_norm.weight"), b.residual, b.normed, config.norm_eps);
+    p.matmul(weight("attn_q.weight"), b.normed, b.q, weight("attn_q.bias"));
+    p.matmul(weight("attn_k.weight"), b.normed, b.k, weight("attn_k.bias"));
+    p.matmul(weight("attn_v.weight"), b.normed, b.v, weight("attn_v.bias"));
+    b.rotate(b.q, config.n_heads);
+    b.rotate(b.k, config.n_kv_heads);
+    p.kv_append(layer, b.k, b.v);
+    b.attend(layer, scale);
+    p.matmul(weight("attn_output.weight"), b.attended, b.projected);
+    p.add(b.residual, b.projected, b.residual);
+
+    p.rms_norm(weight("ffn_norm.weight"), b.residual, b.normed, config.norm_eps);
+    p.matmul(weight("ffn_gate.weight"), b.normed, b.gate);
+    p.matmul(weight("ffn_up.weight"), b.normed, b.up);
+    p.gated_act(b.gate, b.up, b.gated, TURBO_ACT_SILU);
+    p.matmul(weight("ffn_down.weight"), b.gated, b.projected);
+    p.add(b.residual, b.projected, b.residual);
+    b.tap(layer, b.residual);
+  }
+  b.finish();
+  return step;
+}
+
+}  // namespace turbo::model
