@@ -104,6 +104,9 @@ typedef struct turbo_arch_pack {
   turbo_status (*plan_buffer)(void* self, turbo_plan* plan, uint32_t buffer, turbo_view* view, turbo_error* error);
   /* One line for `turbo plan`: how this program will run (fused, graph, plain). */
   const char* (*plan_explain)(void* self, const turbo_plan* plan);
+  /* Copy rows of a kept buffer to host memory; null when plan_buffer gives host memory. */
+  turbo_status (*plan_read)(void* self, turbo_plan* plan, uint32_t buffer, uint64_t row_begin, uint64_t n_rows, float* dst,
+                            turbo_error* error);
 } turbo_arch_pack;
 
 /* Host service for drafters with a network: the same pack, weights formats and stream as the target. */

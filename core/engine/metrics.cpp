@@ -1,0 +1,46 @@
+#include "engine/metrics.h"
+
+namespace turbo::engine {
+namespace {
+
+using Buckets = prometheus::Histogram::BucketBoundaries;
+
+const Buckets& second_buckets() {
+  static const Buckets buckets{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300};
+  return buckets;
+}
+
+prometheus::Counter& counter(prometheus::Registry& registry, const char* name, const char* help, prometheus::Labels labels = {}) {
+  return prometheus::BuildCounter().Name(name).Help(help).Register(registry).Add(labels);
+}
+prometheus::Gauge& gauge(prometheus::Registry& registry, const char* name, const char* help) {
+  return prometheus::BuildGauge().Name(name).Help(help).Register(registry).Add({});
+}
+prometheus::Histogram& histogram(prometheus::Registry& registry, const char* name, const char* help, const Buckets& buckets) {
+  return prometheus::BuildHistogram().Name(name).Help(help).Register(registry).Add({}, buckets);
+}
+
+}  // namespace
+
+Metrics::Metrics(const std::string& drafter_name)
+    : registry(std::make_shared<prometheus::Registry>()),
+      prompt_tokens(counter(*registry, "turbo_prompt_tokens_total", "Prompt tokens computed or reused")),
+      cached_prompt_tokens(counter(*registry, "turbo_cached_prompt_tokens_total", "Prompt tokens reused from the cache")),
+      generation_tokens(counter(*registry, "turbo_generation_tokens_total", "Tokens generated")),
+      draft_tokens(counter(*registry, "turbo_draft_tokens_total", "Draft tokens verified", {{"drafter", drafter_name}})),
+      accepted_draft_tokens(
+          counter(*registry, "turbo_accepted_draft_tokens_total", "Draft tokens accepted", {{"drafter", drafter_name}})),
+      cancelled(counter(*registry, "turbo_cancelled_total", "Requests cancelled")),
+      plugin_errors(counter(*registry, "turbo_plugin_errors_total", "Faults of the drafter", {{"plugin", drafter_name}})),
+      requests_running(gauge(*registry, "turbo_requests_running", "Requests being computed")),
+      requests_waiting(gauge(*registry, "turbo_requests_waiting", "Requests in the queue")),
+      kv_blocks_used(gauge(*registry, "turbo_kv_blocks_used", "KV blocks in use")),
+      kv_blocks_total(gauge(*registry, "turbo_kv_blocks_total", "KV blocks of the pool")),
+      time_to_first_token(histogram(*registry, "turbo_time_to_first_token_seconds", "Submit to first token", second_buckets())),
+      inter_token(histogram(*registry, "turbo_inter_token_seconds", "Between tokens of a request", second_buckets())),
+      request_seconds(histogram(*registry, "turbo_request_seconds", "Submit to end", second_buckets())),
+      queue_seconds(histogram(*registry, "turbo_queue_seconds", "Submit to admission", second_buckets())),
+      step_seconds(histogram(*registry, "turbo_step_seconds", "One engine step", second_buckets())),
+      batch_tokens(histogram(*registry, "turbo_batch_tokens", "Rows of a step", {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024})) {}
+
+}  // namespace turbo::engine

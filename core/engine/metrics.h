@@ -1,0 +1,36 @@
+// Counters of the engine as Prometheus metrics. Updated by the engine thread, read by any thread.
+#pragma once
+
+#include <prometheus/counter.h>
+#include <prometheus/gauge.h>
+#include <prometheus/histogram.h>
+#include <prometheus/registry.h>
+
+#include <memory>
+
+namespace turbo::engine {
+
+struct Metrics {
+  explicit Metrics(const std::string& drafter_name);
+
+  std::shared_ptr<prometheus::Registry> registry;
+  prometheus::Counter& prompt_tokens;
+  prometheus::Counter& cached_prompt_tokens;
+  prometheus::Counter& generation_tokens;
+  prometheus::Counter& draft_tokens;
+  prometheus::Counter& accepted_draft_tokens;
+  prometheus::Counter& cancelled;
+  prometheus::Counter& plugin_errors;
+  prometheus::Gauge& requests_running;
+  prometheus::Gauge& requests_waiting;
+  prometheus::Gauge& kv_blocks_used;
+  prometheus::Gauge& kv_blocks_total;
+  prometheus::Histogram& time_to_first_token;
+  prometheus::Histogram& inter_token;
+  prometheus::Histogram& request_seconds;
+  prometheus::Histogram& queue_seconds;
+  prometheus::Histogram& step_seconds;
+  prometheus::Histogram& batch_tokens;
+};
+
+}  // namespace turbo::engine
