@@ -31,7 +31,7 @@ struct Request {
   std::string name;             // for logs ("chatcmpl-...")
   std::vector<int32_t> prompt;  // at least one token, all inside the vocabulary
   uint32_t max_tokens = 16;     // generated; 0 = prompt only
-  uint32_t min_tokens = 0;      // end tokens before this many are not final: they are emitted and generation goes on
+  uint32_t min_tokens = 0;      // end tokens are masked until this many were generated
   std::vector<int32_t> end_tokens;  // generation ends before emitting one of these; empty = ignore_eos
   Sampling sampling;
   bool logprobs = false;        // of each emitted token

@@ -137,7 +137,10 @@ Status StepRunner::sample(std::span<const GroupInput> groups, std::vector<GroupO
   arrays.begin(groups.size(), sampled_.size(), n_top);
   for (const GroupInput& input : groups) arrays.add_request(*input.request, *input.group->sequence, input.seed);
   for (const LogitRow& row : sampled_) {
+    const Request& request = *groups[row.group].request;
     arrays.add_row(row.group, row.position + 1);
+    if (row.position + 1 < groups[row.group].group->sequence->n_prompt + request.min_tokens)
+      arrays.ban(request.end_tokens, parts_.config->vocab_size);
     if (row.node < 0) continue;
     for (const uint32_t node : groups[row.group].draft->path(static_cast<uint32_t>(row.node)))
       arrays.add_path_token(groups[row.group].draft->tokens[node]);
@@ -153,8 +156,8 @@ Status StepRunner::sample(std::span<const GroupInput> groups, std::vector<GroupO
     GroupOutput& output = outputs[sampled_[i].group];
     const Request& request = *groups[sampled_[i].group].request;
     if (const Status status = arrays.row_status(i, parts_.config->vocab_size); !status.is_ok()) {
-      // A fault past a rejected draft node must not fail the request: only the root's row decides here.
-      if (sampled_[i].node < 0) output.status = status;
+      Status& slot = sampled_[i].node < 0 ? output.status : output.draft_status;
+      if (slot.is_ok()) slot = status;
     }
     output.drawn.push_back(arrays.token(i, request.logprobs, request.n_top_logprobs));
   }

@@ -21,7 +21,8 @@ struct GroupInput {
 };
 
 struct GroupOutput {
-  Status status;             // of this group's sampling; others are not affected
+  Status status;             // of drawing after the last token; others are not affected
+  Status draft_status;       // first fault of drawing after a draft node; matters only if that node is accepted
   uint32_t first_row = 0;    // step row of the group's first token
   std::vector<Token> drawn;  // [0] after the last token, [1 + i] after draft node i; empty when nothing was due
   std::vector<Token> scores; // prompt_logprobs: token first + 1 + i given those before it

@@ -15,9 +15,10 @@ uint32_t logit_rows(const Sequence& sequence, uint32_t n_tokens, uint32_t n_draf
 
 class StepBuilder {
  public:
-  explicit StepBuilder(const Budget& budget) : budget_(budget) {}
+  StepBuilder(const Budget& budget, uint32_t decoders) : budget_(budget), decoders_left_(decoders) {}
 
   void add(Sequence& sequence) {
+    if (sequence.decoding()) --decoders_left_;
     uint32_t n = std::min({sequence.pending(), budget_.prefill_chunk, budget_.max_rows - plan_.n_rows});
     if (budget_.stay_in_block) n = std::min(n, rows_to_block_edge(sequence.computed));
     const uint32_t logit_room = budget_.max_logit_rows - plan_.n_logit_rows;
@@ -36,21 +37,25 @@ class StepBuilder {
   bool full() const { return plan_.n_rows >= budget_.max_rows; }
 
  private:
+  // Each decoder still to come keeps one row and one logit row, so a draft never delays a token.
   uint32_t fitting_draft(const Sequence& sequence, uint32_t logit_room) const {
     const uint32_t n = sequence.n_draft;
-    const bool rows_fit = plan_.n_rows + 1 + n <= budget_.max_rows && 1 + n <= logit_room;
+    const bool rows_fit = plan_.n_rows + 1 + n + decoders_left_ <= budget_.max_rows && 1 + n + decoders_left_ <= logit_room;
     const bool block_fits = !budget_.stay_in_block || 1 + n <= rows_to_block_edge(sequence.computed);
     return rows_fit && block_fits ? n : 0;
   }
 
   const Budget& budget_;
+  uint32_t decoders_left_;  // after the one being added
   StepPlan plan_;
 };
 
 }  // namespace
 
 StepPlan plan_step(std::span<Sequence* const> running, const Budget& budget) {
-  StepBuilder builder(budget);
+  uint32_t decoders = 0;
+  for (const Sequence* sequence : running) decoders += sequence->decoding();
+  StepBuilder builder(budget, decoders);
   for (Sequence* sequence : running)
     if (!builder.full() && sequence->decoding()) builder.add(*sequence);
   for (Sequence* sequence : running)

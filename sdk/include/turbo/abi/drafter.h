@@ -27,16 +27,21 @@ typedef struct turbo_drafter_needs {
   uint32_t wants_prompt;             /* 1: observe is called for prompt tokens too */
 } turbo_drafter_needs;
 
-/* Tokens that became part of a sequence, in order. Called for the prompt (if wanted) and after each step. */
+/* What became final in one step: new tokens in order, and hidden states of the positions computed for them.
+ * After the prompt (if wanted) and after each step. The newest token has no hidden state yet: its position is
+ * computed by the next step. */
 typedef struct turbo_observation {
   uint32_t struct_size;
   uint32_t n_tokens;
   const int32_t* tokens;
   uint64_t position;       /* absolute position of tokens[0] */
-  uint32_t n_accepted;     /* of the last proposal, root and bonus excluded */
+  uint32_t n_accepted;     /* draft nodes accepted of the last proposal */
   uint32_t n_taps;
   const turbo_view* taps;  /* per tap: {rows, n_embd}; borrowed until the next target run */
-  const int32_t* tap_rows; /* row of each token in every tap view */
+  uint64_t tap_position;   /* absolute position of tap_rows[0] */
+  uint32_t n_tap_rows;     /* hidden states of positions tap_position, tap_position + 1, ... */
+  uint32_t reserved;
+  const int32_t* tap_rows; /* row of each position in every tap view */
 } turbo_observation;
 
 typedef struct turbo_proposal {

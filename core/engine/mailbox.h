@@ -1,0 +1,89 @@
+// What other threads hand to the engine thread: submissions, cancels, stop. The only lock of the engine.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "engine/request.h"
+
+namespace turbo::engine {
+
+struct Submission {
+  uint64_t id = 0;
+  Request request;
+  std::shared_ptr<Listener> listener;
+  uint64_t submitted_ns = 0;
+};
+
+class Mailbox {
+ public:
+  struct Mail {
+    std::vector<Submission> submissions;
+    std::vector<uint64_t> cancels;
+    bool stop = false;
+  };
+
+  explicit Mailbox(uint32_t max_queue) : max_queue_(max_queue) {}
+
+  /// [any] Fails with resource_exhausted when max_queue requests wait, with cancelled while draining.
+  Status submit(Submission submission) {
+    std::lock_guard lock(mutex_);
+    if (draining_ || mail_.stop) return Status(Code::cancelled, "the engine is shutting down");
+    if (n_waiting_ >= max_queue_)
+      return error(Code::resource_exhausted, "queue full: {} requests are waiting", n_waiting_).with_hint("try again later");
+    ++n_waiting_;
+    mail_.submissions.push_back(std::move(submission));
+    changed_.notify_one();
+    return Status::ok();
+  }
+  void cancel(uint64_t id) {
+    std::lock_guard lock(mutex_);
+    mail_.cancels.push_back(id);
+    changed_.notify_one();
+  }
+  void close() {
+    std::lock_guard lock(mutex_);
+    draining_ = true;
+  }
+  void stop() {
+    std::lock_guard lock(mutex_);
+    draining_ = mail_.stop = true;
+    changed_.notify_one();
+  }
+  bool closed() const {
+    std::lock_guard lock(mutex_);
+    return draining_;
+  }
+
+  /// [engine] Everything that came in. With `wait`, sleeps until something does.
+  Mail take(bool wait) {
+    std::unique_lock lock(mutex_);
+    if (wait) changed_.wait(lock, [&] { return mail_.stop || !mail_.submissions.empty() || !mail_.cancels.empty(); });
+    Mail taken = std::move(mail_);
+    mail_ = Mail{};
+    mail_.stop = taken.stop;
+    return taken;
+  }
+  /// [engine] Requests that left the queue (admitted or ended).
+  void left_queue(uint32_t n) {
+    std::lock_guard lock(mutex_);
+    n_waiting_ -= n;
+  }
+  uint32_t n_waiting() const {
+    std::lock_guard lock(mutex_);
+    return n_waiting_;
+  }
+
+ private:
+  const uint32_t max_queue_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  Mail mail_;
+  uint32_t n_waiting_ = 0;
+  bool draining_ = false;
+};
+
+}  // namespace turbo::engine

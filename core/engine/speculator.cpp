@@ -1,0 +1,129 @@
+#include "engine/speculator.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/abi_error.h"
+
+namespace turbo::engine {
+namespace {
+
+constexpr uint64_t kProposalBudgetNs = 1'000'000;  // told to the drafter as its deadline
+
+uint64_t now_ns() {
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                   std::chrono::steady_clock::now().time_since_epoch()).count());
+}
+
+}  // namespace
+
+Result<Speculator> Speculator::create(const EngineParts& parts) {
+  Speculator speculator;
+  if (!parts.drafter) return speculator;
+  speculator.name_ = parts.drafter_name;
+  turbo_drafter_needs& needs = speculator.needs_;
+  needs.struct_size = sizeof needs;
+  AbiError failure;
+  TURBO_RETURN_IF_ERROR(failure.check(parts.drafter->needs(parts.drafter_self, &needs, failure.out()),
+                                      "drafter '" + parts.drafter_name + "'"));
+  if (needs.max_slots < 2 || needs.max_slots > 64 || needs.n_taps > TURBO_MAX_TAPS)
+    return error(Code::invalid_argument, "drafter '{}': it asks for {} slots and {} taps (allowed: 2..64 and 0..{})",
+                 parts.drafter_name, needs.max_slots, needs.n_taps, TURBO_MAX_TAPS);
+  for (uint32_t i = 0; i < needs.n_taps; ++i)
+    if (needs.tap_layers[i] < 0 || needs.tap_layers[i] > static_cast<int32_t>(parts.config->n_layers))
+      return error(Code::invalid_argument, "drafter '{}': it asks for layer {} of a model with {}", parts.drafter_name,
+                   needs.tap_layers[i], parts.config->n_layers);
+  speculator.drafter_ = parts.drafter;
+  speculator.self_ = parts.drafter_self;
+  speculator.vocab_ = parts.config->vocab_size;
+  speculator.max_slots_ = parts.draft_slots ? std::min(parts.draft_slots, needs.max_slots) : needs.max_slots;
+  return speculator;
+}
+
+std::vector<int32_t> Speculator::tap_layers() const {
+  return active() ? std::vector<int32_t>(needs_.tap_layers, needs_.tap_layers + needs_.n_taps) : std::vector<int32_t>{};
+}
+
+void Speculator::fault(const std::string& why) {
+  ++total_faults_;
+  ++faults_in_a_row_;
+  spdlog::debug("drafter '{}': {}", name_, why);
+  if (faults_in_a_row_ < kMaxFaults || disabled_) return;
+  disabled_ = true;
+  spdlog::warn("drafter '{}': switched off after {} faults in a row, the last: {}", name_, kMaxFaults, why);
+}
+
+void Speculator::open(uint64_t sequence) {
+  if (!active()) return;
+  AbiError failure;
+  const Status status = failure.check(drafter_->open(self_, static_cast<uint32_t>(sequence), failure.out()), "open");
+  if (status) open_.insert(static_cast<uint32_t>(sequence));
+  else fault(status.message());
+}
+
+void Speculator::close(uint64_t sequence) {
+  if (open_.erase(static_cast<uint32_t>(sequence))) drafter_->close(self_, static_cast<uint32_t>(sequence));
+}
+
+void Speculator::observe(uint64_t sequence, const Observation& observation, std::span<const turbo_view> taps) {
+  if (!active() || !is_open(sequence)) return;
+  turbo_observation raw{};
+  raw.struct_size = sizeof raw;
+  raw.n_tokens = static_cast<uint32_t>(observation.tokens.size());
+  raw.tokens = observation.tokens.data();
+  raw.position = observation.position;
+  raw.n_accepted = observation.n_accepted;
+  raw.n_taps = static_cast<uint32_t>(taps.size());
+  raw.taps = taps.data();
+  raw.tap_position = observation.tap_position;
+  raw.n_tap_rows = static_cast<uint32_t>(observation.tap_rows.size());
+  raw.tap_rows = observation.tap_rows.data();
+  AbiError failure;
+  const Status status =
+      failure.check(drafter_->observe(self_, static_cast<uint32_t>(sequence), &raw, failure.out()), "observe");
+  if (status.is_ok()) return;
+  // It missed tokens, so its view of this sequence is wrong from here on.
+  fault(status.message());
+  close(sequence);
+}
+
+void Speculator::propose(std::span<Want> wants) {
+  if (!active() || wants.empty()) return;
+  token_buffers_.resize(wants.size());
+  parent_buffers_.resize(wants.size());
+  probability_buffers_.resize(wants.size());
+  proposals_.clear();
+  const uint64_t deadline = now_ns() + kProposalBudgetNs;
+  for (size_t i = 0; i < wants.size(); ++i) {
+    const uint32_t capacity = wants[i].max_slots - 1;
+    token_buffers_[i].assign(capacity, -1);
+    parent_buffers_[i].assign(capacity, -1);
+    probability_buffers_[i].assign(capacity, 0.0f);
+    proposals_.push_back({sizeof(turbo_proposal), static_cast<uint32_t>(wants[i].sequence), wants[i].max_slots, 0,
+                          token_buffers_[i].data(), parent_buffers_[i].data(), probability_buffers_[i].data(), deadline});
+  }
+  const uint32_t n = static_cast<uint32_t>(proposals_.size());
+  AbiError failure;
+  turbo_status status = drafter_->begin ? drafter_->begin(self_, proposals_.data(), n, failure.out()) : TURBO_OK;
+  if (status == TURBO_OK) status = drafter_->poll(self_, proposals_.data(), n, failure.out());
+  if (status == TURBO_PENDING) {
+    if (drafter_->cancel) drafter_->cancel(self_);
+    return;
+  }
+  if (const Status checked = failure.check(status, "poll"); !checked.is_ok()) return fault(checked.message());
+  for (size_t i = 0; i < wants.size(); ++i) take(wants[i], proposals_[i].n, i);
+}
+
+void Speculator::take(Want& want, uint32_t n, size_t index) {
+  const uint32_t capacity = want.max_slots - 1;
+  if (n > capacity) return fault(fmt::format("{} nodes returned, {} asked for", n, capacity));
+  const std::span<const int32_t> tokens(token_buffers_[index].data(), n), parents(parent_buffers_[index].data(), n);
+  if (const char* why = spec::find_fault(tokens, parents, capacity, vocab_)) return fault(why);
+  faults_in_a_row_ = 0;
+  want.draft->tokens.assign(tokens.begin(), tokens.end());
+  want.draft->parents.assign(parents.begin(), parents.end());
+}
+
+}  // namespace turbo::engine

@@ -1,0 +1,67 @@
+// The engine's side of a drafter: sessions, proposals, faults. Engine thread only.
+//
+// A drafter that errs, answers late or returns a malformed tree costs its draft of this step and a count; after
+// kMaxFaults in a row it is switched off for good. It can never cost a token or a request.
+#pragma once
+
+#include <span>
+#include <unordered_set>
+
+#include "engine/parts.h"
+#include "spec/draft_tree.h"
+
+namespace turbo::engine {
+
+class Speculator {
+ public:
+  static constexpr uint32_t kMaxFaults = 16;
+
+  struct Want {
+    uint64_t sequence;
+    uint32_t max_slots;      // root included
+    spec::DraftTree* draft;  // out
+  };
+  struct Observation {
+    std::span<const int32_t> tokens;  // new and final
+    uint64_t position = 0;            // of tokens[0]
+    uint32_t n_accepted = 0;
+    std::span<const int32_t> tap_rows;
+    uint64_t tap_position = 0;
+  };
+
+  /// Asks the drafter what it needs; no drafter gives an inactive speculator.
+  static Result<Speculator> create(const EngineParts& parts);
+
+  bool active() const { return drafter_ != nullptr && !disabled_; }
+  bool wants_prompt() const { return needs_.wants_prompt != 0; }
+  uint32_t max_slots() const { return max_slots_; }
+  std::vector<int32_t> tap_layers() const;
+
+  void open(uint64_t sequence);
+  void close(uint64_t sequence);
+  bool is_open(uint64_t sequence) const { return open_.count(static_cast<uint32_t>(sequence)) != 0; }
+  void observe(uint64_t sequence, const Observation& observation, std::span<const turbo_view> taps);
+  /// Fill the drafts that arrive in time; the others stay empty. Never waits.
+  void propose(std::span<Want> wants);
+
+  uint64_t faults() const { return total_faults_; }
+
+ private:
+  void fault(const std::string& why);
+  void take(Want& want, uint32_t n, size_t index);
+
+  const turbo_drafter* drafter_ = nullptr;
+  void* self_ = nullptr;
+  std::string name_;
+  turbo_drafter_needs needs_{};
+  uint32_t max_slots_ = 0, vocab_ = 0;
+  std::unordered_set<uint32_t> open_;
+  uint32_t faults_in_a_row_ = 0;
+  uint64_t total_faults_ = 0;
+  bool disabled_ = false;
+  std::vector<std::vector<int32_t>> token_buffers_, parent_buffers_;
+  std::vector<std::vector<float>> probability_buffers_;
+  std::vector<turbo_proposal> proposals_;
+};
+
+}  // namespace turbo::engine
