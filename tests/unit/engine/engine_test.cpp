@@ -1,0 +1,322 @@
+// The engine against the fake device: every test compares with decoding by the definition.
+#include "engine/engine.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "collector.h"
+#include "fake_pack.h"
+
+namespace turbo::engine::testing {
+namespace {
+
+std::vector<int32_t> random_prompt(std::mt19937& rng, uint32_t n) {
+  std::vector<int32_t> prompt(n);
+  for (int32_t& token : prompt) token = static_cast<int32_t>(rng() % kVocab);
+  return prompt;
+}
+Request greedy_request(std::vector<int32_t> prompt, uint32_t max_tokens) {
+  Request request;
+  request.prompt = std::move(prompt);
+  request.max_tokens = max_tokens;
+  request.sampling.temperature = 0;
+  return request;
+}
+EngineLimits limits(uint32_t context = 1024) {
+  EngineLimits limits;
+  limits.context = context;
+  limits.max_running = 8;
+  limits.max_step_rows = 96;
+  limits.prefill_chunk = 80;
+  return limits;
+}
+
+// A drafter that proposes trees holding the right continuation on some branch, scripted by a seed.
+struct ScriptedDrafter {
+  std::map<uint32_t, std::vector<int32_t>> history;
+  std::mt19937 rng{7};
+  int mode = 0;  // 0 trees, 1 chains, 2 garbage tokens, 3 errors, 4 too many nodes, 5 pending
+  uint64_t proposals = 0;
+  bool wrong_history = false;
+
+  static ScriptedDrafter& of(void* self) { return *static_cast<ScriptedDrafter*>(self); }
+
+  void fill(turbo_proposal& proposal) {
+    ++proposals;
+    const std::vector<int32_t>& tokens = history[proposal.sequence];
+    const uint32_t capacity = proposal.max_slots - 1;
+    std::vector<int32_t> path = tokens;
+    int32_t parent = -1;
+    for (uint32_t n = 0; n < capacity;) {
+      const bool right = rng() % 4 != 0;
+      const int32_t want = greedy(path);
+      if (mode == 0 && rng() % 2) {  // a wrong sibling first
+        proposal.tokens[n] = (want + 1) % kVocab;
+        proposal.parents[n] = parent;
+        if (++n == capacity) break;
+      }
+      proposal.tokens[n] = right ? want : (want + 2) % kVocab;
+      proposal.parents[n] = parent;
+      path.push_back(proposal.tokens[n]);
+      parent = static_cast<int32_t>(n++);
+      proposal.n = n;
+    }
+    proposal.n = capacity;
+    if (mode == 2) proposal.tokens[0] = 5000;
+    if (mode == 4) proposal.n = capacity + 50;
+  }
+};
+
+const turbo_drafter* scripted_api() {
+  static const turbo_drafter api = [] {
+    turbo_drafter d{};
+    d.struct_size = sizeof d;
+    d.needs = [](void*, turbo_drafter_needs* needs, turbo_error*) -> turbo_status {
+      needs->max_slots = 12;
+      needs->wants_prompt = 1;
+      return TURBO_OK;
+    };
+    d.open = [](void* self, uint32_t sequence, turbo_error*) -> turbo_status {
+      ScriptedDrafter::of(self).history[sequence].clear();
+      return TURBO_OK;
+    };
+    d.close = [](void* self, uint32_t sequence) { ScriptedDrafter::of(self).history.erase(sequence); };
+    d.observe = [](void* self, uint32_t sequence, const turbo_observation* o, turbo_error*) -> turbo_status {
+      auto& history = ScriptedDrafter::of(self).history[sequence];
+      if (o->position != history.size()) ScriptedDrafter::of(self).wrong_history = true;
+      history.insert(history.end(), o->tokens, o->tokens + o->n_tokens);
+      return TURBO_OK;
+    };
+    d.poll = [](void* self, turbo_proposal* proposals, uint32_t n, turbo_error*) -> turbo_status {
+      ScriptedDrafter& drafter = ScriptedDrafter::of(self);
+      if (drafter.mode == 3) return TURBO_INTERNAL;
+      if (drafter.mode == 5) return TURBO_PENDING;
+      for (uint32_t i = 0; i < n; ++i) drafter.fill(proposals[i]);
+      return TURBO_OK;
+    };
+    return d;
+  }();
+  return &api;
+}
+
+}  // namespace
+
+TEST(Engine, GreedyDecodingEqualsTheDefinition) {
+  FakeModel model(64, 8);
+  auto engine = std::move(Engine::start(model.parts(), limits())).value();
+  std::mt19937 rng(1);
+  for (const uint32_t n : {1u, 2u, 63u, 64u, 65u, 200u}) {
+    const auto prompt = random_prompt(rng, n);
+    auto collector = std::make_shared<Collector>();
+    ASSERT_TRUE(engine->submit(greedy_request(prompt, 70), collector));
+    const Finish finish = collector->wait();
+    EXPECT_EQ(finish.reason, FinishReason::length) << finish.status.message();
+    EXPECT_EQ(finish.usage.prompt_tokens, n);
+    EXPECT_EQ(finish.usage.completion_tokens, 70u);
+    EXPECT_EQ(collector->ids(), expected_tokens(prompt, 70)) << n;
+  }
+}
+
+// Invariants: batch membership is invisible; no block leaks; one finish per request.
+TEST(Engine, RandomMixesOfRequestsGiveWhatEachGivesAlone) {
+  for (const bool packs : {false, true}) {
+    FakeModel model(40, 8, packs, packs ? 4 : 0);
+    ScriptedDrafter drafter;
+    model.drafter = scripted_api();
+    model.drafter_self = &drafter;
+    auto engine = std::move(Engine::start(model.parts(), limits(300))).value();
+    std::mt19937 rng(packs ? 11 : 12);
+    struct Sent {
+      std::vector<int32_t> prompt;
+      uint32_t n;
+      std::shared_ptr<Collector> collector;
+      bool cancelled;
+    };
+    std::vector<Sent> sent;
+    for (int i = 0; i < 150; ++i) {
+      Sent s{random_prompt(rng, 1 + rng() % 180), 1 + static_cast<uint32_t>(rng() % 90), std::make_shared<Collector>(), false};
+      auto id = engine->submit(greedy_request(s.prompt, s.n), s.collector);
+      ASSERT_TRUE(id) << id.status().message();
+      if (rng() % 5 == 0) s.cancelled = engine->cancel(*id);
+      sent.push_back(std::move(s));
+    }
+    for (Sent& s : sent) {
+      const Finish finish = s.collector->wait();
+      const auto expected = expected_tokens(s.prompt, s.n);
+      auto got = s.collector->ids();
+      if (finish.reason == FinishReason::cancelled) {
+        ASSERT_TRUE(s.cancelled);
+        ASSERT_LE(got.size(), expected.size());
+        ASSERT_TRUE(std::equal(got.begin(), got.end(), expected.begin()));
+      } else {
+        ASSERT_EQ(finish.reason, FinishReason::length) << finish.status.message();
+        ASSERT_EQ(got, expected);
+      }
+      ASSERT_EQ(s.collector->n_finished(), 1);
+    }
+    EXPECT_TRUE(engine->drain(5000));
+    EXPECT_EQ(engine->snapshot().kv_blocks_used, 0u);
+    EXPECT_EQ(model.cache->n_reserved(), 0u);
+    EXPECT_FALSE(drafter.wrong_history);
+    EXPECT_GT(drafter.proposals, 100u);
+    EXPECT_EQ(model.pack.violation, "");
+    EXPECT_LE(model.pack.largest_step, 96u);
+  }
+}
+
+TEST(Engine, SpeculationEqualsNoSpeculationSampled) {
+  FakeModel plain(64, 8), drafted(64, 8);
+  ScriptedDrafter drafter;
+  drafted.drafter = scripted_api();
+  drafted.drafter_self = &drafter;
+  auto a = std::move(Engine::start(plain.parts(), limits())).value();
+  auto b = std::move(Engine::start(drafted.parts(), limits())).value();
+  std::mt19937 rng(5);
+  for (int i = 0; i < 10; ++i) {
+    Request request = greedy_request(random_prompt(rng, 1 + rng() % 100), 60);
+    request.sampling.temperature = 0.8f;
+    request.sampling.seed = rng();
+    auto ca = std::make_shared<Collector>(), cb = std::make_shared<Collector>();
+    ASSERT_TRUE(a->submit(request, ca));
+    ASSERT_TRUE(b->submit(request, cb));
+    ca->wait();
+    cb->wait();
+    ASSERT_EQ(ca->ids(), cb->ids());
+    ASSERT_EQ(ca->ids().size(), 60u);
+  }
+}
+
+TEST(Engine, AFaultyDrafterCostsNothingButItsDrafts) {
+  for (const int mode : {1, 2, 3, 4, 5}) {
+    FakeModel model(64, 8);
+    ScriptedDrafter drafter;
+    drafter.mode = mode;
+    model.drafter = scripted_api();
+    model.drafter_self = &drafter;
+    auto engine = std::move(Engine::start(model.parts(), limits())).value();
+    std::mt19937 rng(3);
+    const auto prompt = random_prompt(rng, 40);
+    auto collector = std::make_shared<Collector>();
+    ASSERT_TRUE(engine->submit(greedy_request(prompt, 80), collector));
+    const Finish finish = collector->wait();
+    EXPECT_EQ(collector->ids(), expected_tokens(prompt, 80)) << mode;
+    if (mode == 1) EXPECT_GT(finish.speculation.accepted, 20u);
+    else EXPECT_EQ(finish.speculation.accepted, 0u);
+  }
+}
+
+TEST(Engine, EndTokensStopAndAreNotEmitted) {
+  FakeModel model(64, 8);
+  auto engine = std::move(Engine::start(model.parts(), limits())).value();
+  const std::vector<int32_t> prompt{5, 6, 7};
+  const auto expected = expected_tokens(prompt, 20);
+  Request request = greedy_request(prompt, 20);
+  request.end_tokens = {expected[6]};
+  size_t first = 0;
+  while (expected[first] != expected[6]) ++first;
+  auto collector = std::make_shared<Collector>();
+  ASSERT_TRUE(engine->submit(request, collector));
+  const Finish finish = collector->wait();
+  EXPECT_EQ(finish.reason, FinishReason::stop);
+  EXPECT_EQ(finish.stop_token, expected[6]);
+  EXPECT_EQ(collector->ids().size(), first);
+  EXPECT_EQ(finish.usage.completion_tokens, first);
+
+  request.min_tokens = static_cast<uint32_t>(first) + 3;  // the end token is masked, others are drawn instead
+  auto longer = std::make_shared<Collector>();
+  ASSERT_TRUE(engine->submit(request, longer));
+  longer->wait();
+  EXPECT_GE(longer->ids().size(), first + 3);
+}
+
+TEST(Engine, PromptOnlyAndScoring) {
+  FakeModel model(64, 8);
+  EngineLimits few = limits();
+  few.max_logit_rows = 16;
+  auto engine = std::move(Engine::start(model.parts(), few)).value();
+  std::mt19937 rng(9);
+  Request request = greedy_request(random_prompt(rng, 150), 0);
+  request.prompt_logprobs = true;
+  auto collector = std::make_shared<Collector>();
+  ASSERT_TRUE(engine->submit(request, collector));
+  EXPECT_EQ(collector->wait().reason, FinishReason::length);
+  const auto scores = collector->scores();
+  ASSERT_EQ(scores.size(), 149u);
+  EXPECT_FALSE(collector->gap());
+  for (size_t i = 0; i < scores.size(); ++i) {
+    const std::vector<int32_t> before(request.prompt.begin(), request.prompt.begin() + i + 1);
+    const uint64_t hash = path_hash(before);
+    double sum = 0;
+    for (uint32_t t = 0; t < kVocab; ++t) sum += std::exp(double(path_logit(hash, t)));
+    ASSERT_EQ(scores[i].id, request.prompt[i + 1]);
+    ASSERT_NEAR(scores[i].logprob, path_logit(hash, scores[i].id) - std::log(sum), 1e-4);
+  }
+}
+
+TEST(Engine, RefusesWhatCannotRun) {
+  FakeModel model(2, 8);
+  EngineLimits small = limits(1024);
+  small.max_queue = 4;
+  auto engine = std::move(Engine::start(model.parts(), small)).value();
+  auto collector = std::make_shared<Collector>();
+  EXPECT_EQ(engine->submit(greedy_request({}, 4), collector).status().code(), Code::invalid_argument);
+  EXPECT_EQ(engine->submit(greedy_request({-1}, 4), collector).status().code(), Code::invalid_argument);
+  EXPECT_EQ(engine->submit(greedy_request({static_cast<int32_t>(kVocab)}, 4), collector).status().code(), Code::invalid_argument);
+  EXPECT_EQ(engine->submit(greedy_request({1}, 4000), collector).status().code(), Code::invalid_argument);
+  EXPECT_EQ(engine->submit(greedy_request({1}, 200), collector).status().code(), Code::resource_exhausted);
+}
+
+TEST(Engine, QueueIsBoundedAndTimeoutsFire) {
+  FakeModel model(2, 8);
+  model.pack.slow_run_us = 2000;
+  EngineLimits small = limits(128);
+  small.max_queue = 3;
+  auto engine = std::move(Engine::start(model.parts(), small)).value();
+  std::vector<std::shared_ptr<Collector>> collectors;
+  int refused = 0;
+  for (int i = 0; i < 12; ++i) {
+    Request request = greedy_request({1, 2, 3}, 120);
+    request.timeout_ms = i == 0 ? 0 : 50;
+    auto collector = std::make_shared<Collector>();
+    auto id = engine->submit(request, collector);
+    if (!id) {
+      EXPECT_EQ(id.status().code(), Code::resource_exhausted);
+      ++refused;
+    } else {
+      collectors.push_back(collector);
+    }
+  }
+  EXPECT_GT(refused, 4);
+  EXPECT_EQ(collectors[0]->wait().reason, FinishReason::length);
+  EXPECT_EQ(collectors.back()->wait().reason, FinishReason::timeout);
+}
+
+TEST(Engine, ADeviceFailureEndsTheStepsRequestsAndTheEngineGoesOn) {
+  FakeModel model(64, 8);
+  auto engine = std::move(Engine::start(model.parts(), limits())).value();
+  model.pack.fail_runs = 1;
+  auto collector = std::make_shared<Collector>();
+  ASSERT_TRUE(engine->submit(greedy_request({1, 2}, 5), collector));
+  const Finish finish = collector->wait();
+  EXPECT_EQ(finish.reason, FinishReason::failed);
+  EXPECT_NE(finish.status.message().find("scripted failure"), std::string::npos);
+  auto next = std::make_shared<Collector>();
+  ASSERT_TRUE(engine->submit(greedy_request({1, 2}, 5), next));
+  EXPECT_EQ(next->wait().reason, FinishReason::length);
+}
+
+TEST(Engine, ShutdownCancelsWhatRuns) {
+  FakeModel model(64, 8);
+  model.pack.slow_run_us = 1000;
+  auto collector = std::make_shared<Collector>();
+  {
+    auto engine = std::move(Engine::start(model.parts(), limits())).value();
+    ASSERT_TRUE(engine->submit(greedy_request({1}, 900), collector));
+    ASSERT_TRUE(collector->wait_for_tokens(2));
+  }
+  EXPECT_EQ(collector->wait().reason, FinishReason::cancelled);
+  EXPECT_EQ(collector->n_finished(), 1);
+}
+
+}  // namespace turbo::engine::testing
