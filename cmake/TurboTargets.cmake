@@ -18,7 +18,7 @@ function(turbo_core_library name)
 endfunction()
 
 # turbo_unit_test(<folder> [LIBS lib...])
-#   Test program <folder>_test from the *_test.cpp files of the current folder, label "fast".
+#   Test program <folder>_test from the .cpp files of the current folder, label "fast".
 #   TURBO_TEST_DATA is <source>/tests, TURBO_SOURCE is the source root.
 function(turbo_unit_test name)
   cmake_parse_arguments(ARG "" "LABEL;TIMEOUT" "LIBS;SOURCES" ${ARGN})
@@ -29,7 +29,7 @@ function(turbo_unit_test name)
     set(ARG_TIMEOUT 120)
   endif()
   if(NOT ARG_SOURCES)
-    file(GLOB ARG_SOURCES CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*_test.cpp")
+    file(GLOB ARG_SOURCES CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cpp")
   endif()
   if(NOT ARG_SOURCES)
     return()
