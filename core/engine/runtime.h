@@ -1,0 +1,77 @@
+// A model made ready: file, tokenizer, template, resolved plugins, weights, KV cache and a running engine.
+// Built on one thread; afterwards everything but the engine is read-only and may be used from any thread.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "base/status.h"
+#include "engine/engine.h"
+#include "model/config.h"
+#include "model/files/model_file.h"
+#include "profile/profile.h"
+#include "text/template/chat_template.h"
+#include "text/tokenizer.h"
+
+namespace turbo::engine {
+
+struct MemoryReport {
+  uint64_t weights_bytes = 0;
+  uint64_t kv_bytes_per_token = 0;
+  uint64_t kv_pool_bytes = 0;
+  uint64_t workspace_bytes = 0;
+  uint64_t peak_rss_bytes = 0;
+};
+nlohmann::ordered_json to_json(const MemoryReport& memory);
+
+/// The resolution of a profile: `json` is the object of `turbo plan --json`, `text` the table for people.
+struct PlanReport {
+  nlohmann::ordered_json json;
+  std::string text;
+};
+
+/// Resolve plugins for a profile without loading weights. Code::unsupported when no tier (or not the required one)
+/// works; the message then carries every reason.
+Result<PlanReport> plan(const profile::Profile& profile);
+
+class Runtime {
+ public:
+  /// Stage ("weights") and fraction done in [0, 1]; called on the loading thread.
+  using Progress = std::function<void(const char* stage, double fraction)>;
+
+  static Result<std::unique_ptr<Runtime>> load(const profile::Profile& profile, const Progress& progress = {});
+  ~Runtime();
+  Runtime(const Runtime&) = delete;
+  Runtime& operator=(const Runtime&) = delete;
+
+  const profile::Profile& profile() const;
+  const model::ModelFile& file() const;
+  const model::ModelConfig& config() const;
+  /// Id that clients see: the profile's model.name or the file's name without its ending.
+  const std::string& model_name() const;
+  /// Positions of one sequence: the profile's context, or the model's, capped by the KV pool.
+  uint32_t context() const;
+
+  /// The model's tokenizer, or why it has none (ids still work).
+  Result<const text::Tokenizer*> tokenizer() const;
+  /// The model's chat template, or why it has none.
+  Result<const text::ChatTemplate*> chat_template() const;
+
+  /// What requests get when they say nothing: the profile's sampler section over what the model file recommends
+  /// over the neutral values.
+  Sampling default_sampling() const;
+
+  Engine& engine();
+  const PlanReport& resolved() const;
+  MemoryReport memory() const;
+  uint64_t load_ms() const;
+
+ private:
+  struct Impl;
+  explicit Runtime(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace turbo::engine
