@@ -109,6 +109,12 @@ Result<std::unique_ptr<Engine>> Engine::start(EngineParts parts, const EngineLim
   TURBO_ASSIGN(impl->runner, StepRunner::create(impl->parts, caps, impl->speculator.tap_layers()));
   impl->metrics.kv_blocks_total.Set(impl->parts.cache->n_blocks());
   Impl* raw = impl.get();
+  if (impl->parts.host_program)
+    impl->parts.host_program->find_sequence = [raw](uint32_t sequence) -> const kv::SequenceBlocks* {
+      for (const sched::Sequence* running : raw->running)
+        if (static_cast<uint32_t>(running->id) == sequence) return &running->blocks;
+      return nullptr;
+    };
   impl->thread = std::thread([raw] { raw->loop(); });
   return std::unique_ptr<Engine>(new Engine(std::move(impl)));
 }

@@ -4,6 +4,7 @@
 #include <turbo/abi/drafter.h>
 #include <turbo/abi/sampler.h>
 
+#include "engine/host_model.h"
 #include "kv/cache.h"
 #include "model/arch/family.h"
 #include "model/config.h"
@@ -23,6 +24,7 @@ struct EngineParts {
   void* drafter_self = nullptr;
   uint32_t draft_slots = 0;  // root included; 0 = the drafter's maximum
   std::string drafter_name;
+  HostProgram* host_program = nullptr;     // null = drafters have no program service
 };
 
 }  // namespace turbo::engine

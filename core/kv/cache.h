@@ -62,6 +62,7 @@ class KvCache {
   turbo_kv_pool* pool() const { return pool_; }
   uint32_t n_blocks() const { return packed_.capacity(); }
   uint32_t n_used() const { return packed_.n_used(); }
+  uint32_t n_open_blocks() const { return open_.capacity(); }
   uint32_t n_reserved() const { return reserved_; }
   uint64_t pool_bytes() const;
   uint64_t bytes_per_token() const { return bytes_.block_bytes / kBlock; }

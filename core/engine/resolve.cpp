@@ -1,0 +1,62 @@
+#include "engine/resolve.h"
+
+#include <set>
+
+#include "base/machine.h"
+#include "model/files/tensor_types.h"
+
+namespace turbo::engine {
+
+uint32_t compute_threads(const profile::Profile& profile) {
+  return profile.compute.threads > 0 ? static_cast<uint32_t>(profile.compute.threads) : usable_cpus();
+}
+
+loader::Request make_request(const profile::Profile& profile, const model::ModelFile& file, const turbo_model_facts* facts) {
+  loader::Request request;
+  request.tiers = profile.tiers;
+  request.require = profile.require;
+  // Vectors (norms, biases) are decoded by the arch pack itself; only matrices need a format.
+  std::set<uint32_t> types;
+  for (const model::Tensor& tensor : file.tensors())
+    if (tensor.dims.size() > 1) types.insert(tensor.type);
+  for (const uint32_t type : types) request.weight_types.push_back({type, std::string(model::find_type(type)->name)});
+  request.kv_k = profile.kv.k;
+  request.kv_v = profile.kv.v;
+  request.drafter = profile.drafter.name;
+  request.sampler = profile.sampler.name;
+  request.plugin_paths = profile.plugins.paths;
+  request.prefer = profile.plugins.prefer;
+  request.allow_unsafe = profile.plugins.allow_unsafe;
+  request.model = facts;
+  request.compute_threads = compute_threads(profile);
+  request.options["weight_format"] = {{"activations", profile.compute.activations}};
+  request.options["arch_pack"] = {{"threads", std::to_string(request.compute_threads)}};
+  if (!profile.kv.options.empty()) request.options["kv_codec"] = profile.kv.options;
+  if (profile.drafter.name != "off") {
+    loader::OptionTexts& options = request.options["drafter"];
+    options = profile.drafter.options;
+    if (!profile.drafter.model.empty()) {
+      options["model"] = profile.drafter.model.string();
+      request.files["drafter"].push_back(profile.drafter.model);
+    }
+    if (profile.drafter.steps > 0) options["steps"] = std::to_string(profile.drafter.steps);
+    if (profile.drafter.topk > 0) options["topk"] = std::to_string(profile.drafter.topk);
+  }
+  return request;
+}
+
+nlohmann::ordered_json plan_json(const profile::Profile& profile, const model::ModelFile& file,
+                                 const model::ModelConfig& config, const loader::Report& report) {
+  nlohmann::ordered_json json;
+  json["profile"] = profile.source.string();
+  nlohmann::ordered_json types = nlohmann::ordered_json::object();
+  for (const auto& [type, bytes] : config.bytes_by_type) types[std::string(model::find_type(type)->name)] = bytes;
+  json["model"] = {{"path", file.path().string()},
+                   {"architecture", config.architecture},
+                   {"parameters", config.n_parameters},
+                   {"tensor_types", std::move(types)}};
+  for (auto& [key, value] : report.json().items()) json[key] = value;
+  return json;
+}
+
+}  // namespace turbo::engine

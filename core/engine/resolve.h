@@ -1,0 +1,21 @@
+// From a profile and a model file to the loader's request. Private to engine/.
+#pragma once
+
+#include "loader/resolve.h"
+#include "model/config.h"
+#include "model/files/model_file.h"
+#include "profile/profile.h"
+
+namespace turbo::engine {
+
+/// Compute threads the profile means; 0 = every usable processor.
+uint32_t compute_threads(const profile::Profile& profile);
+
+/// `facts` is borrowed by the request.
+loader::Request make_request(const profile::Profile& profile, const model::ModelFile& file, const turbo_model_facts* facts);
+
+/// {profile, model} of `turbo plan --json`, then the loader's report.
+nlohmann::ordered_json plan_json(const profile::Profile& profile, const model::ModelFile& file,
+                                 const model::ModelConfig& config, const loader::Report& report);
+
+}  // namespace turbo::engine

@@ -1,0 +1,274 @@
+#include "engine/runtime.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/machine.h"
+#include "engine/host_model.h"
+#include "engine/resolve.h"
+#include "engine/tokenizer_source.h"
+
+namespace turbo::engine {
+namespace {
+
+constexpr uint32_t kDefaultContextCap = 32768;  // positions, when the profile names no context
+
+// A profile's plugins report into the engine's log until the engine's metrics exist; numbers are kept by name.
+class PluginMetrics : public loader::MetricsSink {
+ public:
+  void counter_add(const std::string& component, const std::string& name, double value) override {
+    spdlog::trace("{}: {} += {}", component, name, value);
+  }
+  void gauge_set(const std::string& component, const std::string& name, double value) override {
+    spdlog::trace("{}: {} = {}", component, name, value);
+  }
+};
+
+Result<uint32_t> choose_context(const profile::Profile& profile, const model::ModelConfig& config) {
+  const uint32_t wanted = profile.model.context;
+  if (wanted == 0) return std::min(config.context_length, kDefaultContextCap);
+  if (wanted > config.context_length)
+    spdlog::warn("context {} is longer than the {} positions the model was trained for", wanted, config.context_length);
+  return wanted;
+}
+
+kv::CacheShape cache_shape(const model::ModelConfig& config, uint32_t n_blocks, uint32_t max_sequences) {
+  return {config.n_layers, config.n_kv_heads, config.head_dim_k, config.head_dim_v, n_blocks, max_sequences};
+}
+
+// Blocks of the pool: what the profile says, else room for every running sequence within half of the free memory.
+Result<uint32_t> choose_blocks(const profile::Profile& profile, uint32_t context, uint64_t block_bytes, uint64_t free_bytes) {
+  const uint64_t one = kv::blocks_for(context);
+  if (profile.kv.pool_tokens > 0) return static_cast<uint32_t>(std::max<uint64_t>(1, kv::blocks_for(profile.kv.pool_tokens)));
+  const uint64_t budget = profile.kv.pool_bytes > 0 ? profile.kv.pool_bytes : free_bytes / 2;
+  const uint64_t affordable = budget / block_bytes;
+  if (affordable < one)
+    return error(Code::resource_exhausted, "a context of {} needs {} MiB of KV cache but {} MiB are {}", context,
+                 one * block_bytes >> 20, budget >> 20, profile.kv.pool_bytes > 0 ? "granted by kv.pool_bytes" : "available")
+        .with_hint("lower --context, pick a smaller KV codec, or free memory");
+  const uint64_t wanted = one * static_cast<uint64_t>(std::max(1, profile.engine.max_running));
+  return static_cast<uint32_t>(std::min<uint64_t>({wanted, affordable, INT32_MAX / 2}));
+}
+
+}  // namespace
+
+nlohmann::ordered_json to_json(const MemoryReport& memory) {
+  return {{"weights_bytes", memory.weights_bytes},
+          {"kv_bytes_per_token", memory.kv_bytes_per_token},
+          {"kv_pool_bytes", memory.kv_pool_bytes},
+          {"workspace_bytes", memory.workspace_bytes},
+          {"peak_rss_bytes", memory.peak_rss_bytes}};
+}
+
+// Members are in order of construction; destruction runs backwards: engine, drafter's host, cache, weights, plugins.
+struct Runtime::Impl {
+  profile::Profile profile;
+  std::unique_ptr<model::ModelFile> file;
+  model::ModelConfig config;
+  std::string name;
+  uint32_t context = 0;
+  std::shared_ptr<const text::Tokenizer> tokenizer;
+  Status tokenizer_status;
+  std::optional<text::ChatTemplate> chat_template;
+  Status template_status;
+  std::unique_ptr<HostModel> host_model;
+  PluginMetrics plugin_metrics;
+  std::shared_ptr<loader::MemoryTags> memory_tags = std::make_shared<loader::MemoryTags>();
+  std::unique_ptr<loader::Catalog> catalog;
+  std::unique_ptr<loader::Resolution> resolution;
+  PlanReport report;
+  std::unique_ptr<model::WeightSet> weights;
+  std::unique_ptr<kv::KvCache> cache;
+  std::unique_ptr<HostProgram> host_program;
+  std::unique_ptr<Engine> engine;
+  uint64_t load_ms = 0;
+
+  // Everything up to the resolution, shared by plan and load.
+  Status prepare(const profile::Profile& wanted, loader::ResolveMode mode);
+  Status open_text();
+  Status load_weights(const Progress& progress);
+  Status start_engine();
+  model::Pack pack() const { return {resolution->arch_pack().table, resolution->arch_pack().self}; }
+  ~Impl() {
+    engine.reset();
+    // The drafter may hold plans, weights and pools of the pack: it goes before them.
+    if (resolution) resolution->close_drafter();
+    host_program.reset();
+    cache.reset();
+    weights.reset();
+  }
+};
+
+Status Runtime::Impl::open_text() {
+  Result<text::TokenizerData> data = read_tokenizer_data(*file);
+  if (!data) {
+    // Ids still work without a tokenizer; one that is there but broken is the file's fault.
+    if (data.status().code() != Code::not_found) return data.status();
+    tokenizer_status = data.status();
+    template_status = data.status();
+    return Status::ok();
+  }
+  TURBO_ASSIGN(tokenizer, text::Tokenizer::create(std::move(*data)));
+  if (static_cast<uint32_t>(tokenizer->vocab_size()) > config.vocab_size)
+    return error(Code::corrupt_input, "{}: the tokenizer has {} tokens but the model {} rows", file->name(),
+                 tokenizer->vocab_size(), config.vocab_size);
+  if (tokenizer->chat_template().empty()) {
+    template_status = Status(Code::not_found, file->name() + ": the model carries no chat template", "use plain completion");
+    return Status::ok();
+  }
+  Result<text::ChatTemplate> parsed = text::ChatTemplate::parse(tokenizer->chat_template());
+  if (parsed) chat_template = std::move(*parsed);
+  else template_status = parsed.status();
+  return Status::ok();
+}
+
+Status Runtime::Impl::prepare(const profile::Profile& wanted, loader::ResolveMode mode) {
+  profile = wanted;
+  if (profile.model.path.empty())
+    return Status(Code::not_found, "no model is named", "give --model FILE or set model.path in the profile");
+  TURBO_ASSIGN(file, model::ModelFile::open(profile.model.path));
+  TURBO_ASSIGN(config, model::read_config(*file));
+  TURBO_ASSIGN(context, choose_context(profile, config));
+  name = profile.model.name.empty() ? profile.model.path.stem().string() : profile.model.name;
+  TURBO_RETURN_IF_ERROR(open_text());
+
+  host_model = std::make_unique<HostModel>(*file, config, tokenizer.get(), context);
+  const loader::Request request = make_request(profile, *file, host_model->facts());
+  TURBO_ASSIGN(loader::Catalog scanned, loader::Catalog::scan(loader::catalog_settings(request)));
+  catalog = std::make_unique<loader::Catalog>(std::move(scanned));
+  loader::Services services;
+  services.metrics = &plugin_metrics;
+  services.model = host_model.get();
+  services.memory = memory_tags;
+  loader::Report losses;
+  Result<loader::Resolution> resolved = loader::resolve(request, *catalog, services, mode, &losses);
+  if (!resolved) {
+    report = {plan_json(profile, *file, config, losses), losses.text()};
+    return resolved.status();
+  }
+  resolution = std::make_unique<loader::Resolution>(std::move(*resolved));
+  report = {plan_json(profile, *file, config, resolution->report()), resolution->explain_text()};
+  return Status::ok();
+}
+
+Status Runtime::Impl::load_weights(const Progress& progress) {
+  TURBO_RETURN_IF_ERROR(resolution->start());
+  weights = std::make_unique<model::WeightSet>(pack());
+  TURBO_RETURN_IF_ERROR(weights->load(*file, config, [&](uint64_t done, uint64_t total) {
+    if (progress) progress("weights", total ? static_cast<double>(done) / static_cast<double>(total) : 1.0);
+  }));
+  return file->verify_unchanged();
+}
+
+Status Runtime::Impl::start_engine() {
+  const uint32_t max_running = static_cast<uint32_t>(std::max(1, profile.engine.max_running));
+  TURBO_ASSIGN(const turbo_kv_bytes bytes, kv::KvCache::bytes(pack().api, pack().self, cache_shape(config, 1, max_running)));
+  const uint64_t free_bytes = resolution->tier() == TURBO_TIER_CPU
+                                  ? available_memory_bytes()
+                                  : resolution->device().memory_bytes - std::min(resolution->device().memory_bytes, weights->resident_bytes());
+  TURBO_ASSIGN(const uint32_t n_blocks, choose_blocks(profile, context, bytes.block_bytes, free_bytes));
+  context = static_cast<uint32_t>(std::min<uint64_t>(context, uint64_t{n_blocks} * kv::kBlock));
+  TURBO_ASSIGN(cache, kv::KvCache::create(pack().api, pack().self, cache_shape(config, n_blocks, max_running)));
+
+  host_program = std::make_unique<HostProgram>(pack(), *weights, *cache);
+  if (const Status status = resolution->open_drafter(host_program->table()); !status.is_ok())
+    spdlog::warn("running without a drafter: {}", status.message());
+
+  EngineParts parts;
+  parts.pack = pack();
+  parts.config = &config;
+  parts.weights = weights.get();
+  TURBO_ASSIGN(parts.build_step, model::find_family(config.architecture));
+  parts.cache = cache.get();
+  parts.sampler = resolution->sampler().table;
+  parts.sampler_self = resolution->sampler().self;
+  parts.drafter = resolution->drafter().table;
+  parts.drafter_self = resolution->drafter().self;
+  parts.draft_slots = static_cast<uint32_t>(std::max(0, profile.drafter.draft_tokens));
+  parts.drafter_name = profile.drafter.name;
+  parts.host_program = host_program.get();
+  EngineLimits limits;
+  limits.max_running = max_running;
+  limits.max_queue = static_cast<uint32_t>(std::max(1, profile.server.max_queue));
+  limits.max_step_rows = static_cast<uint32_t>(std::max(1, profile.engine.max_step_tokens));
+  limits.prefill_chunk = static_cast<uint32_t>(std::max(1, profile.engine.prefill_chunk));
+  limits.context = context;
+  TURBO_ASSIGN(engine, Engine::start(parts, limits));
+  return Status::ok();
+}
+
+Result<PlanReport> plan(const profile::Profile& profile) {
+  Runtime::Impl impl;
+  TURBO_RETURN_IF_ERROR(impl.prepare(profile, loader::ResolveMode::plan));
+  return impl.report;
+}
+
+Runtime::Runtime(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Runtime::~Runtime() = default;
+
+Result<std::unique_ptr<Runtime>> Runtime::load(const profile::Profile& profile, const Progress& progress) {
+  const auto begin = std::chrono::steady_clock::now();
+  auto impl = std::make_unique<Impl>();
+  TURBO_RETURN_IF_ERROR(impl->prepare(profile, loader::ResolveMode::load));
+  TURBO_RETURN_IF_ERROR(impl->load_weights(progress));
+  TURBO_RETURN_IF_ERROR(impl->start_engine());
+  impl->load_ms = static_cast<uint64_t>(
+      std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begin).count());
+  return std::unique_ptr<Runtime>(new Runtime(std::move(impl)));
+}
+
+const profile::Profile& Runtime::profile() const { return impl_->profile; }
+const model::ModelFile& Runtime::file() const { return *impl_->file; }
+const model::ModelConfig& Runtime::config() const { return impl_->config; }
+const std::string& Runtime::model_name() const { return impl_->name; }
+uint32_t Runtime::context() const { return impl_->context; }
+Engine& Runtime::engine() { return *impl_->engine; }
+const PlanReport& Runtime::resolved() const { return impl_->report; }
+uint64_t Runtime::load_ms() const { return impl_->load_ms; }
+
+Result<const text::Tokenizer*> Runtime::tokenizer() const {
+  if (!impl_->tokenizer) return impl_->tokenizer_status;
+  return impl_->tokenizer.get();
+}
+
+Result<const text::ChatTemplate*> Runtime::chat_template() const {
+  if (!impl_->chat_template) return impl_->template_status;
+  return &*impl_->chat_template;
+}
+
+Sampling Runtime::default_sampling() const {
+  Sampling sampling;
+  const model::SamplingDefaults& model = impl_->config.sampling;
+  sampling.temperature = model.temperature.value_or(sampling.temperature);
+  sampling.top_p = model.top_p.value_or(sampling.top_p);
+  sampling.min_p = model.min_p.value_or(sampling.min_p);
+  sampling.repetition_penalty = model.repeat_penalty.value_or(sampling.repetition_penalty);
+  sampling.top_k = static_cast<int32_t>(model.top_k.value_or(0));
+  const profile::Profile::Sampler& own = impl_->profile.sampler;
+  const auto take = [](float& field, const std::optional<double>& value) { field = value ? static_cast<float>(*value) : field; };
+  take(sampling.temperature, own.temperature);
+  take(sampling.top_p, own.top_p);
+  take(sampling.min_p, own.min_p);
+  take(sampling.typical_p, own.typical_p);
+  take(sampling.repetition_penalty, own.repetition_penalty);
+  take(sampling.presence_penalty, own.presence_penalty);
+  take(sampling.frequency_penalty, own.frequency_penalty);
+  if (own.top_k) sampling.top_k = static_cast<int32_t>(*own.top_k);
+  if (own.seed) sampling.seed = static_cast<uint64_t>(*own.seed);
+  return sampling;
+}
+
+MemoryReport Runtime::memory() const {
+  MemoryReport report;
+  report.weights_bytes = impl_->weights->resident_bytes();
+  report.kv_bytes_per_token = impl_->cache->bytes_per_token();
+  report.kv_pool_bytes = impl_->cache->pool_bytes();
+  const auto tags = impl_->memory_tags->bytes_by_tag();
+  if (const auto found = tags.find("workspace"); found != tags.end()) report.workspace_bytes = found->second;
+  report.peak_rss_bytes = peak_rss_bytes();
+  return report;
+}
+
+}  // namespace turbo::engine
