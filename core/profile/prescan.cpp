@@ -1,5 +1,5 @@
-// The scan that guards the YAML parser. It need not understand all of YAML: where it is unsure (text of block scalars)
-// it refuses rather than accepts, and the tree builder applies the depth and node limits again, exactly.
+// The scan that guards the YAML parser. It need not understand all of YAML: where it could be misled (block scalars) it
+// refuses, and the tree builder applies the depth and node limits again, exactly.
 #include <algorithm>
 #include <cstdint>
 #include <vector>
@@ -38,6 +38,11 @@ class Prescan {
         if (at_line_start_) continue;  // a document marker used up its line
       }
       if (pos_ < text_.size()) TURBO_RETURN_IF_ERROR(step());
+    }
+    if (quote_ != 0) {
+      line_ = quote_line_;
+      column_ = quote_column_;
+      return refuse(Code::invalid_argument, fmt::format("expected a closing {} for the quote that starts here", quote_));
     }
     if (!any_content_)
       return Status(Code::invalid_argument, source_ + ":1:1: expected settings but the profile is empty",
@@ -172,6 +177,8 @@ class Prescan {
     if (starts_token) TURBO_RETURN_IF_ERROR(refused_feature(c));
     if ((c == '"' || c == '\'') && starts_token) {
       quote_ = c;
+      quote_line_ = line_;
+      quote_column_ = column_;
     } else if ((c == '[' || c == '{') && (starts_token || flow_depth_ > 0)) {
       expect_token_ = true;
       if (++flow_depth_ + static_cast<int>(indents_.size()) > max_yaml_depth) return too_deep();
@@ -198,6 +205,9 @@ class Prescan {
     if (c == '!')
       return refuse(Code::unsupported, "expected a value but found a tag ('!')",
                     "profiles have no tags; quote a value that starts with '!'");
+    if ((c == '|' || c == '>') && flow_depth_ == 0)
+      return refuse(Code::unsupported, "expected a value on one line but found block text",
+                    "write the value in quotes on one line");
     return Status::ok();
   }
 
@@ -209,6 +219,7 @@ class Prescan {
   bool any_content_ = false, started_ = false, ended_ = false;
   bool comment_ = false, expect_token_ = true;
   char quote_ = 0;
+  int quote_line_ = 0, quote_column_ = 0;
   char previous_ = '\n';
   int flow_depth_ = 0;
   std::vector<size_t> indents_;  // of the open block levels

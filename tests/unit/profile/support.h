@@ -6,7 +6,7 @@
 
 #include <filesystem>
 #include <fstream>
-#include <initializer_list>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -53,6 +53,9 @@ inline testing::AssertionResult says(const char*, const char*, const std::string
   return testing::AssertionFailure() << "wanted: " << part << "\nsaid:   " << said;
 }
 #define EXPECT_SAYS(result, part) EXPECT_PRED_FORMAT2(says, what(result), std::string(part))
+
+/// The effective settings as JSON text.
+inline std::string to_json_text(const Profile& profile) { return to_json(profile).dump(); }
 
 inline bool adjusted(const Profile& profile, const std::string& part) {
   for (const std::string& sentence : profile.adjustments)
