@@ -6,14 +6,13 @@
 // 128 * 127 < 2^15, so one 16-bit addition per look-up suffices and nothing overflows.
 #include <immintrin.h>
 
-#include "kernels.h"
+#include "driver.h"
 
 namespace turbo::q1 {
 namespace {
 
 constexpr uint64_t kWordTables = 256;               // bytes of the tables of one 16-input word
 constexpr uint64_t kBlockTables = 8 * kWordTables;  // and of one block
-constexpr uint64_t kBlocksPerPass = 3;              // blocks whose tables of 4 rows stay in the first-level cache
 
 // Activation row: scales, then the tables block after block, in a block word after word.
 uint64_t activation_bytes(uint64_t cols) { return scale_bytes(cols) + cols / kBlock * kBlockTables; }
@@ -98,18 +97,30 @@ void prepare_i8(const float* x, uint64_t cols, void* dst) {
   }
 }
 
-// R activation rows against W tiles over a run of blocks; acc[r][32 w + lane] holds the running sums.
-struct Pass {
-  const uint8_t* weights;  // first block of the run in the first tile
-  uint64_t tile_bytes;     // to the same block of the next tile
-  const uint8_t* tables;   // first block of the run in the first row
-  const float* scales;
-  uint64_t row_bytes;  // to the next activation row
-  uint64_t n_blocks;
-  float* acc;
-  uint64_t acc_stride;
-  bool first;  // sums start at 0
-};
+// Keeps the compiler from moving work on `v` across this point: without it, it hoists every look-up of a word and spills.
+static inline __attribute__((always_inline)) void pin(__m512i& v) { asm volatile("" : "+v"(v)); }
+
+// sum[w] += table[index[w]] for W tiles.
+template <int W>
+static inline __attribute__((always_inline)) void look_up(__m512i (&sum)[W], const __m512i (&index)[W], const uint8_t* at) {
+  __m512i table = _mm512_load_si512(at);
+  pin(table);
+#pragma GCC unroll 4
+  for (int w = 0; w < W; ++w) sum[w] = _mm512_add_epi16(sum[w], _mm512_permutexvar_epi16(index[w], table));
+#pragma GCC unroll 4
+  for (int w = 0; w < W; ++w) pin(sum[w]);
+}
+
+template <int W>
+static inline __attribute__((always_inline)) void look_up_six(__m512i (&sum)[W], const __m512i (&index)[W], const uint8_t* at) {
+  __m512i low = _mm512_load_si512(at), high = _mm512_load_si512(at + 64);
+  pin(low);
+  pin(high);
+#pragma GCC unroll 4
+  for (int w = 0; w < W; ++w) sum[w] = _mm512_add_epi16(sum[w], _mm512_permutex2var_epi16(low, index[w], high));
+#pragma GCC unroll 4
+  for (int w = 0; w < W; ++w) pin(sum[w]);
+}
 
 template <int R, int W>
 static inline __attribute__((always_inline)) void add_block(const Pass& p, uint64_t block, __m512 (&acc)[R][W][2]) {
@@ -122,34 +133,19 @@ static inline __attribute__((always_inline)) void add_block(const Pass& p, uint6
     for (int w = 0; w < W; ++w) sum[r][w] = _mm512_setzero_si512();
 #pragma GCC unroll 1
   for (int word = 0; word < 8; ++word, tables += kWordTables) {
-    __m512i signs[W];
+    __m512i signs[W], next[W];
 #pragma GCC unroll 4
     for (int w = 0; w < W; ++w) signs[w] = _mm512_load_si512(weights + w * p.tile_bytes + 64 * word);
 #pragma GCC unroll 4
-    for (int r = 0; r < R; ++r) {
-      const __m512i table = _mm512_load_si512(tables + r * p.row_bytes);
-#pragma GCC unroll 4
-      for (int w = 0; w < W; ++w) sum[r][w] = _mm512_add_epi16(sum[r][w], _mm512_permutexvar_epi16(signs[w], table));
-    }
-    __m512i next[W];
+    for (int r = 0; r < R; ++r) look_up<W>(sum[r], signs, tables + r * p.row_bytes);
 #pragma GCC unroll 4
     for (int w = 0; w < W; ++w) next[w] = _mm512_srli_epi16(signs[w], 5);
 #pragma GCC unroll 4
-    for (int r = 0; r < R; ++r) {
-      const __m512i table = _mm512_load_si512(tables + r * p.row_bytes + 64);
-#pragma GCC unroll 4
-      for (int w = 0; w < W; ++w) sum[r][w] = _mm512_add_epi16(sum[r][w], _mm512_permutexvar_epi16(next[w], table));
-    }
+    for (int r = 0; r < R; ++r) look_up<W>(sum[r], next, tables + r * p.row_bytes + 64);
 #pragma GCC unroll 4
     for (int w = 0; w < W; ++w) next[w] = _mm512_srli_epi16(signs[w], 10);
 #pragma GCC unroll 4
-    for (int r = 0; r < R; ++r) {
-      const __m512i low = _mm512_load_si512(tables + r * p.row_bytes + 128);
-      const __m512i high = _mm512_load_si512(tables + r * p.row_bytes + 192);
-#pragma GCC unroll 4
-      for (int w = 0; w < W; ++w)
-        sum[r][w] = _mm512_add_epi16(sum[r][w], _mm512_permutex2var_epi16(low, next[w], high));
-    }
+    for (int r = 0; r < R; ++r) look_up_six<W>(sum[r], next, tables + r * p.row_bytes + 128);
   }
 #pragma GCC unroll 4
   for (int w = 0; w < W; ++w) {
@@ -199,83 +195,9 @@ void run_rows_tiles(const Pass& p, uint64_t n_rows, uint64_t n_tiles) {
   table[n_rows - 1][n_tiles == 4 ? 2 : n_tiles - 1](p);
 }
 
-struct Job {
-  const turbo_matmul* args;
-  uint64_t n_blocks;
-};
+constexpr DriverShape kShape = {kBlockTables, 3, 4, run_rows_tiles};
 
-// Rows [row, row + n_rows) x tiles [tile, tile + n_tiles) x blocks [block, block + n), sums kept in acc.
-void run(const Job& job, uint64_t row, uint64_t n_rows, uint64_t tile, uint64_t n_tiles, uint64_t block, uint64_t n,
-         float* acc, uint64_t acc_stride) {
-  const turbo_matmul* a = job.args;
-  const uint8_t* activation = (const uint8_t*)a->activations + row * a->activation_stride;
-  Pass p;
-  p.weights = tile_block(a->matrix, tile, block);
-  p.tile_bytes = job.n_blocks * kTileBlockBytes;
-  p.tables = activation + scale_bytes(a->matrix->cols) + block * kBlockTables;
-  p.scales = (const float*)activation + block;
-  p.row_bytes = a->activation_stride;
-  p.n_blocks = n;
-  p.acc = acc;
-  p.acc_stride = acc_stride;
-  p.first = block == 0;
-  run_rows_tiles(p, n_rows, n_tiles);
-}
-
-static inline uint64_t tiles_at_once(uint64_t left) { return left >= 4 ? 4 : left >= 2 ? 2 : 1; }
-static inline uint64_t smaller(uint64_t a, uint64_t b) { return a < b ? a : b; }
-
-// Few rows: the weights come from memory, so each tile group is read once, front to back.
-void matmul_streaming(const Job& job, uint64_t tile_begin, uint64_t tile_end) {
-  const turbo_matmul* a = job.args;
-  for (uint64_t tile = tile_begin; tile < tile_end;) {
-    const uint64_t n_tiles = tiles_at_once(tile_end - tile);
-    for (uint64_t row = 0; row < a->n_rows; row += 4)
-      run(job, row, smaller(4, a->n_rows - row), tile, n_tiles, 0, job.n_blocks,
-          a->out + row * a->out_stride + tile * kTile, a->out_stride);
-    tile += n_tiles;
-  }
-}
-
-// Many rows: the tables of four rows and a few blocks stay in the first-level cache while all tiles pass by.
-void matmul_blocked(const Job& job, uint64_t tile_begin, uint64_t tile_end) {
-  const turbo_matmul* a = job.args;
-  for (uint64_t block = 0; block < job.n_blocks; block += kBlocksPerPass) {
-    const uint64_t n = smaller(kBlocksPerPass, job.n_blocks - block);
-    for (uint64_t row = 0; row < a->n_rows; row += 4) {
-      const uint64_t n_rows = smaller(4, a->n_rows - row);
-      for (uint64_t tile = tile_begin; tile < tile_end;) {
-        const uint64_t n_tiles = tiles_at_once(tile_end - tile);
-        run(job, row, n_rows, tile, n_tiles, block, n, a->out + row * a->out_stride + tile * kTile, a->out_stride);
-        tile += n_tiles;
-      }
-    }
-  }
-}
-
-// The last tile of a matrix whose rows are no multiple of 32: through a buffer, so nothing past the row is written.
-void matmul_ragged(const Job& job, uint64_t tile) {
-  const turbo_matmul* a = job.args;
-  const uint64_t n_outputs = a->matrix->rows - tile * kTile;
-  alignas(64) float acc[4 * kTile];
-  for (uint64_t row = 0; row < a->n_rows; row += 4) {
-    const uint64_t n_rows = smaller(4, a->n_rows - row);
-    run(job, row, n_rows, tile, 1, 0, job.n_blocks, acc, kTile);
-    for (uint64_t r = 0; r < n_rows; ++r)
-      memcpy(a->out + (row + r) * a->out_stride + tile * kTile, acc + r * kTile, n_outputs * sizeof(float));
-  }
-}
-
-void matmul_i8(const turbo_matmul* args) {
-  if (args->out_begin >= args->out_end) return;
-  const Job job = {args, args->matrix->cols / kBlock};
-  const uint64_t tile_begin = args->out_begin / kTile, full_end = args->out_end / kTile;
-  if (args->n_rows <= 16)
-    matmul_streaming(job, tile_begin, full_end);
-  else
-    matmul_blocked(job, tile_begin, full_end);
-  if (args->out_end % kTile != 0) matmul_ragged(job, full_end);
-}
+void matmul_i8(const turbo_matmul* args) { drive(args, kShape); }
 
 // Sum of the 16 lanes by the fixed tree.
 static inline float lane_sum(__m512 v) {
