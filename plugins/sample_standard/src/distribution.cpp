@@ -109,7 +109,7 @@ void Distribution::apply_penalties(const SampleRow& row) {
 void Distribution::filter(const SampleRow& row) {
   const float max = ranking_->max();
   const auto weight_at = [&](uint64_t i) {
-    const Candidate* candidate = ranking_->at(i);
+    const auto candidate = ranking_->at(i);
     return candidate ? weight(candidate->logit, max, temperature_) : 0.0f;
   };
   double total = 0;
@@ -164,7 +164,7 @@ void Distribution::keep_typical(float typical_p) {
 
 const Distribution::Kept* Distribution::kept_at(uint64_t i) {
   while (lazy_ && i >= kept_.size()) {
-    const Candidate* next = ranking_->at(kept_.size());
+    const auto next = ranking_->at(kept_.size());
     const float w = next ? weight(next->logit, ranking_->max(), temperature_) : 0.0f;
     if (!(w > 0)) lazy_ = false;
     else kept_.push_back({next->id, w});
@@ -207,7 +207,7 @@ void Distribution::top(std::span<int32_t> ids, std::span<float> logprobs) {
   // The draw may have cut the model's own ranking: start over.
   if (ranking_ == &model_) model_.reset(model_.logits(), n_);
   for (size_t i = 0; i < ids.size(); ++i) {
-    const Candidate* candidate = model_.at(i);
+    const auto candidate = model_.at(i);
     if (!candidate) return;
     ids[i] = candidate->id;
     logprobs[i] = logprob(candidate->id);

@@ -30,14 +30,28 @@ namespace {
   return x < TURBO_EXP_LO ? 0.0f : y;
 }
 
+// Compiler vectors: the same arithmetic as so many scalars.
+typedef float Floats4 __attribute__((vector_size(16)));
+typedef float Floats __attribute__((vector_size(32)));
+typedef int32_t Ints __attribute__((vector_size(32)));
+typedef double Doubles4 __attribute__((vector_size(32)));
+
 [[gnu::always_inline]] inline double sum_body(const float* x, uint64_t n, float max, float temperature) {
-  double lane[TURBO_LANES] = {0};
+  constexpr uint64_t kChunk = 16 * TURBO_LANES;
+  Doubles4 lanes[TURBO_LANES / 4] = {};
   uint64_t j = 0;
-  for (; j + TURBO_LANES <= n; j += TURBO_LANES) {
-    float w[TURBO_LANES];
-    for (int i = 0; i < TURBO_LANES; ++i) w[i] = exp_of_nonpositive((x[j + i] - max) / temperature);
-    for (int i = 0; i < TURBO_LANES; ++i) lane[i] += static_cast<double>(w[i]);
+  float w[kChunk];
+  for (; j + kChunk <= n; j += kChunk) {
+    for (uint64_t i = 0; i < kChunk; ++i) w[i] = exp_of_nonpositive((x[j + i] - max) / temperature);
+    for (uint64_t i = 0; i < kChunk; i += TURBO_LANES)
+      for (int q = 0; q < TURBO_LANES / 4; ++q) {
+        Floats4 part;
+        memcpy(&part, w + i + q * 4, sizeof part);
+        lanes[q] += __builtin_convertvector(part, Doubles4);
+      }
   }
+  double lane[TURBO_LANES];
+  memcpy(lane, lanes, sizeof lane);
   for (; j < n; ++j) lane[j % TURBO_LANES] += static_cast<double>(exp_of_nonpositive((x[j] - max) / temperature));
   for (int width = TURBO_LANES / 2; width > 0; width /= 2)
     for (int i = 0; i < width; ++i) lane[i] += lane[i + width];
@@ -45,29 +59,33 @@ namespace {
 }
 
 [[gnu::always_inline]] inline bool maxima_body(const float* x, uint64_t n, float* maxima) {
-  int32_t nan[TURBO_LANES] = {0};
-  for (uint64_t begin = 0; begin < n; begin += kBlock) {
-    float lane[TURBO_LANES];
-    for (int i = 0; i < TURBO_LANES; ++i) lane[i] = -kInfinity;
-    if (begin + kBlock <= n) {
-      for (uint64_t j = begin; j < begin + kBlock; j += TURBO_LANES)
-        for (int i = 0; i < TURBO_LANES; ++i) {
-          const float v = x[j + i];
-          lane[i] = v > lane[i] ? v : lane[i];
-          nan[i] |= v == v ? 0 : 1;
-        }
-    } else {
-      for (uint64_t j = begin; j < n; ++j) {
-        lane[0] = x[j] > lane[0] ? x[j] : lane[0];
-        nan[0] |= x[j] == x[j] ? 0 : 1;
-      }
+  Ints nan = {};
+  uint64_t begin = 0;
+  for (; begin + kBlock <= n; begin += kBlock) {
+    Floats best = Floats{} - kInfinity;
+    for (uint64_t j = begin; j < begin + kBlock; j += 8) {
+      Floats v;
+      memcpy(&v, x + j, sizeof v);
+      best = v > best ? v : best;
+      nan |= v != v;
     }
-    for (int width = TURBO_LANES / 2; width > 0; width /= 2)
-      for (int i = 0; i < width; ++i) lane[i] = lane[i + width] > lane[i] ? lane[i + width] : lane[i];
-    maxima[begin / kBlock] = lane[0];
+    Floats4 low, high;
+    memcpy(&low, &best, sizeof low);
+    memcpy(&high, reinterpret_cast<const char*>(&best) + sizeof low, sizeof high);
+    low = low > high ? low : high;
+    const float a = low[0] > low[1] ? low[0] : low[1], b = low[2] > low[3] ? low[2] : low[3];
+    maxima[begin / kBlock] = a > b ? a : b;
   }
   int32_t any = 0;
-  for (int i = 0; i < TURBO_LANES; ++i) any |= nan[i];
+  for (int i = 0; i < 8; ++i) any |= nan[i];
+  if (begin < n) {
+    float best = -kInfinity;
+    for (uint64_t j = begin; j < n; ++j) {
+      best = x[j] > best ? x[j] : best;
+      any |= x[j] != x[j];
+    }
+    maxima[begin / kBlock] = best;
+  }
   return any == 0;
 }
 

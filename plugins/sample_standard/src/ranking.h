@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace turbo::sample_standard {
@@ -20,20 +21,22 @@ class Ranking {
   float max() const { return max_; }
   int32_t argmax() const;  // -1 when every logit is minus infinity
 
-  /// Entry i of the order; null past the last token with a logit above minus infinity.
-  const Candidate* at(uint64_t i);
+  /// Entry i of the order; nothing past the last token with a logit above minus infinity.
+  std::optional<Candidate> at(uint64_t i);
   /// Keep entries whose logit is at least that of entry k - 1.
   void cut(uint64_t k);
 
  private:
   void grow(uint64_t wanted);
+  void gather(float threshold, std::vector<uint64_t>& keys) const;
 
   const float* x_ = nullptr;
   uint64_t n_ = 0;
   float max_ = 0;
   bool complete_ = false;
+  bool pooled_ = false;                  // rest_ holds everything that is not in sorted_
   std::vector<float> maxima_, scratch_;  // by block
-  std::vector<Candidate> sorted_;        // an exact prefix of the order
+  std::vector<uint64_t> sorted_, rest_;  // keys: rising key = falling logit, then rising id; sorted_ is an exact prefix
 };
 
 }  // namespace turbo::sample_standard
