@@ -4,6 +4,7 @@
  *  - C types only, fixed width. No bool, enum types, bit-fields, long, C++ types or exceptions cross it.
  *  - The first member of every struct that crosses is `struct_size`, set by its creator to the size it was
  *    compiled with. Members are only ever appended; a reader checks struct_size before reading a newer one.
+ *    An array of such structs is strided by the struct_size of its first element.
  *  - Handles are opaque. Whoever creates an object destroys it. Pointers passed to a call are borrowed for
  *    that call unless the declaration says otherwise.
  *  - Text is UTF-8. `const char*` is null-terminated. Static strings live until the library unloads.

@@ -70,7 +70,8 @@ typedef struct turbo_drafter {
   /* [engine] Fill the proposals, or TURBO_PENDING. Never blocks. */
   turbo_status (*poll)(void* self, turbo_proposal* proposals, uint32_t n, turbo_error* error);
   void (*cancel)(void* self); /* [engine] forget started proposals; null allowed */
-  /* [engine] Optional state of a sequence to and from bytes; null: not supported. */
+  /* [engine] Optional state of a sequence to and from bytes; null: not supported. save: *bytes is the capacity of
+   * dst going in and the size needed coming out; TURBO_RESOURCE_EXHAUSTED when dst (null allowed) is too small. */
   turbo_status (*save)(void* self, uint32_t sequence, void* dst, uint64_t* bytes, turbo_error* error);
   turbo_status (*restore)(void* self, uint32_t sequence, const void* src, uint64_t bytes, turbo_error* error);
 } turbo_drafter;

@@ -16,7 +16,7 @@ extern "C" {
 
 #define TURBO_SAMPLER_1 "turbo.sampler/1"
 
-/* Arrays indexed by request. Null array = the neutral value for all. */
+/* Arrays indexed by request. Null array = the neutral value for all (seed 0, no tokens, no bias). */
 typedef struct turbo_sampling_params {
   uint32_t struct_size;
   uint32_t n_requests;
@@ -54,10 +54,14 @@ typedef struct turbo_sample {
   uint64_t mask_stride;         /* words */
   /* out */
   int32_t* ids;                 /* [n_rows]; -1 when status is not ok */
-  float* logprobs;              /* [n_rows] of the drawn token, model's own distribution; null allowed */
-  int32_t* top_ids;             /* [n_rows][n_top] */
+  /* Log-probabilities are of the model's own distribution: temperature 1, before bias, mask and penalties; minus
+   * infinity for an impossible token. */
+  float* logprobs;              /* [n_rows] of the drawn token; null allowed */
+  int32_t* top_ids;             /* [n_rows][n_top] descending, -1 past the vocabulary; null when n_top is 0 */
   float* top_logprobs;          /* [n_rows][n_top] */
-  turbo_status* row_status;     /* [n_rows] TURBO_CORRUPT_INPUT: NaN logits; TURBO_NOT_FOUND: every token masked */
+  /* [n_rows] TURBO_CORRUPT_INPUT: NaN logits; TURBO_NOT_FOUND: no token left (masked, banned or minus infinity);
+   * TURBO_INVALID_ARGUMENT: parameters of the row's request out of range. */
+  turbo_status* row_status;
 } turbo_sample;
 
 typedef struct turbo_sampler {

@@ -1,0 +1,42 @@
+// The tokens of a row in descending order of logit (ties: lower id first), sorted only as far as it is read.
+// One thread. The row is borrowed from reset to the last call.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace turbo::sample_standard {
+
+struct Candidate {
+  float logit;
+  int32_t id;
+};
+
+class Ranking {
+ public:
+  /// False when the row holds a NaN.
+  bool reset(const float* x, uint64_t n);
+  const float* logits() const { return x_; }
+  float max() const { return max_; }
+  int32_t argmax() const;  // -1 when every logit is minus infinity
+
+  /// Entry i of the order; nothing past the last token with a logit above minus infinity.
+  std::optional<Candidate> at(uint64_t i);
+  /// Keep entries whose logit is at least that of entry k - 1.
+  void cut(uint64_t k);
+
+ private:
+  void grow(uint64_t wanted);
+  void gather(float threshold, std::vector<uint64_t>& keys) const;
+
+  const float* x_ = nullptr;
+  uint64_t n_ = 0;
+  float max_ = 0;
+  bool complete_ = false;
+  bool pooled_ = false;                  // rest_ holds everything that is not in sorted_
+  std::vector<float> maxima_, scratch_;  // by block
+  std::vector<uint64_t> sorted_, rest_;  // keys: rising key = falling logit, then rising id; sorted_ is an exact prefix
+};
+
+}  // namespace turbo::sample_standard

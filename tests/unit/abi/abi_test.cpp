@@ -1,0 +1,184 @@
+// Sizes and offsets of every ABI struct, and the value of every ABI constant, against sdk/abi-baseline/.
+//
+// Stable headers: a changed or vanished entry needs a new major version, an appended one a new minor version, and in
+// both cases a new baseline. Draft headers may change freely, but not unnoticed.
+// TURBO_ABI_BASELINE_WRITE=1 in the environment rewrites the baseline instead of comparing.
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include <turbo/abi/draft/device.h>
+#include <turbo/abi/drafter.h>
+#include <turbo/abi/plugin.h>
+#include <turbo/abi/sampler.h>
+#include <turbo/abi/weight_format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <regex>
+#include <map>
+
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+struct Member {
+  std::string name;
+  size_t offset, size, alignment;
+};
+struct Struct {
+  std::string name;
+  size_t size;
+  std::vector<Member> members;
+};
+
+#define STRUCT(type) structs.push_back({#type, sizeof(type), {}});
+#define MEMBER(type, member) \
+  structs.back().members.push_back({#member, offsetof(type, member), sizeof(type::member), alignof(decltype(type::member))});
+
+std::vector<Struct> stable() {
+  std::vector<Struct> structs;
+#include "stable_structs.inc"
+  return structs;
+}
+std::vector<Struct> draft() {
+  std::vector<Struct> structs;
+#include "draft_structs.inc"
+  return structs;
+}
+
+std::string text_of(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+std::vector<fs::path> headers(const char* folder) {
+  std::vector<fs::path> found;
+  for (const auto& entry : fs::directory_iterator(fs::path(TURBO_SOURCE) / "sdk/include/turbo/abi" / folder))
+    if (entry.path().extension() == ".h") found.push_back(entry.path());
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+// "#define TURBO_NAME value" of the headers, guards left out.
+Json constants(const char* folder) {
+  Json all = Json::object();
+  static const std::regex define(R"(#define (TURBO_\w+)\s+("[^"]*"|[0-9][0-9a-fx]*u?)\s)");
+  for (const auto& header : headers(folder)) {
+    const std::string text = text_of(header);
+    for (std::sregex_iterator i(text.begin(), text.end(), define), end; i != end; ++i)
+      if ((*i)[1] != "TURBO_ABI_MINOR") all[(*i)[1].str()] = (*i)[2].str();
+  }
+  return all;
+}
+
+Json layout(const std::vector<Struct>& structs) {
+  Json all = Json::object();
+  for (const Struct& s : structs) {
+    Json members = Json::object();
+    for (const Member& m : s.members) members[m.name] = {m.offset, m.size};
+    all[s.name] = {{"size", s.size}, {"members", members}};
+  }
+  return all;
+}
+
+void compare(const Json& now, const char* file, const char* advice) {
+  const fs::path path = fs::path(TURBO_SOURCE) / "sdk/abi-baseline" / file;
+  if (std::getenv("TURBO_ABI_BASELINE_WRITE")) {
+    fs::create_directories(path.parent_path());
+    std::string text = now.dump(1);
+    text = std::regex_replace(text, std::regex(R"(\[\s+(\d+),\s+(\d+)\s+\])"), "[$1, $2]");
+    std::ofstream(path) << text << '\n';
+    GTEST_SKIP() << "wrote " << path;
+  }
+  const Json then = Json::parse(text_of(path), nullptr, false);
+  ASSERT_FALSE(then.is_discarded()) << path << " is missing or not JSON";
+  for (const char* version : {"abi_major", "abi_minor"}) EXPECT_EQ(now.value(version, 0), then.value(version, 0)) << version << ". " << advice;
+  for (const char* part : {"structs", "constants"}) {
+    for (const auto& [name, value] : then[part].items())
+      EXPECT_TRUE(now[part].contains(name) && now[part][name] == value)
+          << name << " was " << value << " and is " << now[part].value(name, Json()) << ". " << advice;
+    for (const auto& [name, value] : now[part].items())
+      EXPECT_TRUE(then[part].contains(name)) << name << " is new. " << advice;
+  }
+}
+
+// Members that a struct's definition declares: one per declarator, a union or function pointer counting once.
+size_t declared_members(const std::string& text, size_t body) {
+  static const std::regex comment(R"(/\*[^*]*\*+(?:[^/*][^*]*\*+)*/)");
+  std::string kept;
+  int depth = 1;
+  for (size_t i = body; i < text.size() && depth > 0; ++i) {
+    depth += text[i] == '{' ? 1 : text[i] == '}' ? -1 : 0;
+    if (depth > 0) kept += text[i];
+  }
+  kept = std::regex_replace(std::regex_replace(kept, comment, ""), std::regex(R"(\{[^}]*\})"), "");
+  size_t n = 0, begin = 0;
+  for (size_t end; (end = kept.find(';', begin)) != std::string::npos; begin = end + 1) {
+    const std::string declaration = kept.substr(begin, end - begin);
+    const bool function = declaration.find("(*") != std::string::npos;
+    n += 1 + (function ? 0 : static_cast<size_t>(std::count(declaration.begin(), declaration.end(), ',')));
+  }
+  return n;
+}
+
+void expect_complete(const std::vector<Struct>& structs, const char* folder) {
+  std::map<std::string, size_t> listed;
+  for (const Struct& s : structs) {
+    listed[s.name] = s.members.size();
+    size_t end = 0, alignment = 1;
+    for (const Member& m : s.members) {
+      EXPECT_EQ(m.offset, (end + m.alignment - 1) / m.alignment * m.alignment) << s.name << ": a member before " << m.name << " is not listed";
+      end = m.offset + m.size;
+      alignment = std::max(alignment, m.alignment);
+    }
+    EXPECT_EQ(s.size, (end + alignment - 1) / alignment * alignment) << s.name << ": its last member is not listed";
+  }
+  static const std::regex definition(R"(typedef struct (turbo_\w+)\s*\{)");
+  for (const auto& header : headers(folder)) {
+    const std::string text = text_of(header);
+    for (std::sregex_iterator i(text.begin(), text.end(), definition), end; i != end; ++i) {
+      ASSERT_TRUE(listed.count((*i)[1])) << (*i)[1] << " of " << header << " is not listed";
+      EXPECT_EQ(listed[(*i)[1]], declared_members(text, static_cast<size_t>(i->position() + i->length()))) << (*i)[1] << " has members that are not listed";
+    }
+  }
+}
+
+}  // namespace
+
+TEST(Abi, EveryStructAndMemberIsListed) {
+  expect_complete(stable(), ".");
+  expect_complete(draft(), "draft");
+}
+
+TEST(Abi, StableLayoutEqualsTheBaseline) {
+  compare({{"abi_major", TURBO_ABI_MAJOR}, {"abi_minor", TURBO_ABI_MINOR}, {"structs", layout(stable())}, {"constants", constants(".")}},
+          ("abi-" + std::to_string(TURBO_ABI_MAJOR) + ".json").c_str(),
+          "The ABI changed: bump TURBO_ABI_MINOR for appended members and new ids, TURBO_ABI_MAJOR for anything else "
+          "(sdk/include/turbo/abi/base.h), and write a new baseline in the same commit (TURBO_ABI_BASELINE_WRITE=1).");
+}
+
+TEST(Abi, DraftLayoutEqualsTheBaseline) {
+  compare({{"structs", layout(draft())}, {"constants", constants("draft")}}, "abi-draft.json",
+          "A draft header changed: give the ids of the changed tables a new draft number if a built plugin could misread "
+          "them, and write a new baseline in the same commit (TURBO_ABI_BASELINE_WRITE=1).");
+}
+
+TEST(Abi, SizedStructsBeginWithTheirSize) {
+  // Parts that only live inside another struct carry no size of their own.
+  const std::regex nested("turbo_op_.*|turbo_shard");
+  for (const auto& structs : {stable(), draft()})
+    for (const Struct& s : structs) {
+      if (std::regex_match(s.name, nested)) continue;
+      ASSERT_FALSE(s.members.empty());
+      EXPECT_EQ(s.members[0].name, "struct_size") << s.name;
+      EXPECT_EQ(s.members[0].size, 4u) << s.name;
+    }
+}
+
+TEST(Abi, ConstantsAreFound) {
+  const Json found = constants(".");
+  EXPECT_GT(found.size(), 40u);
+  EXPECT_EQ(found.value("TURBO_TYPE_Q1_0", ""), "41u");
+  EXPECT_EQ(found.value("TURBO_PLUGIN_QUERY_SYMBOL", ""), "\"turbo_plugin_query\"");
+}
