@@ -85,8 +85,11 @@ struct Runtime::Impl {
   std::unique_ptr<Engine> engine;
   uint64_t load_ms = 0;
 
-  // Everything up to the resolution, shared by plan and load.
-  Status prepare(const profile::Profile& wanted, loader::ResolveMode mode);
+  LoadStage stage = LoadStage::model;
+
+  // The file and what it says; then the plugins that can serve it.
+  Status open_model(const profile::Profile& wanted);
+  Status resolve(loader::ResolveMode mode);
   Status open_text();
   Status load_weights(const Progress& progress);
   Status start_engine();
@@ -124,7 +127,7 @@ Status Runtime::Impl::open_text() {
   return Status::ok();
 }
 
-Status Runtime::Impl::prepare(const profile::Profile& wanted, loader::ResolveMode mode) {
+Status Runtime::Impl::open_model(const profile::Profile& wanted) {
   profile = wanted;
   if (profile.model.path.empty())
     return Status(Code::not_found, "no model is named", "give --model FILE or set model.path in the profile");
@@ -132,8 +135,11 @@ Status Runtime::Impl::prepare(const profile::Profile& wanted, loader::ResolveMod
   TURBO_ASSIGN(config, model::read_config(*file));
   TURBO_ASSIGN(context, choose_context(profile, config));
   name = profile.model.name.empty() ? profile.model.path.stem().string() : profile.model.name;
-  TURBO_RETURN_IF_ERROR(open_text());
+  return open_text();
+}
 
+Status Runtime::Impl::resolve(loader::ResolveMode mode) {
+  stage = LoadStage::plugins;
   host_model = std::make_unique<HostModel>(*file, config, tokenizer.get(), context);
   const loader::Request request = make_request(profile, *file, host_model->facts());
   TURBO_ASSIGN(loader::Catalog scanned, loader::Catalog::scan(loader::catalog_settings(request)));
@@ -154,6 +160,7 @@ Status Runtime::Impl::prepare(const profile::Profile& wanted, loader::ResolveMod
 }
 
 Status Runtime::Impl::load_weights(const Progress& progress) {
+  stage = LoadStage::weights;
   TURBO_RETURN_IF_ERROR(resolution->start());
   weights = std::make_unique<model::WeightSet>(pack());
   TURBO_RETURN_IF_ERROR(weights->load(*file, config, [&](uint64_t done, uint64_t total) {
@@ -163,6 +170,7 @@ Status Runtime::Impl::load_weights(const Progress& progress) {
 }
 
 Status Runtime::Impl::start_engine() {
+  stage = LoadStage::engine;
   const uint32_t max_running = static_cast<uint32_t>(std::max(1, profile.engine.max_running));
   TURBO_ASSIGN(const turbo_kv_bytes bytes, kv::KvCache::bytes(pack().api, pack().self, cache_shape(config, 1, max_running)));
   const uint64_t free_bytes = resolution->tier() == TURBO_TIER_CPU
@@ -199,21 +207,30 @@ Status Runtime::Impl::start_engine() {
   return Status::ok();
 }
 
-Result<PlanReport> plan(const profile::Profile& profile) {
+Result<PlanReport> plan(const profile::Profile& profile, LoadStage* failed_at, PlanReport* losses) {
   Runtime::Impl impl;
-  TURBO_RETURN_IF_ERROR(impl.prepare(profile, loader::ResolveMode::plan));
-  return impl.report;
+  Status status = impl.open_model(profile);
+  if (status.is_ok()) status = impl.resolve(loader::ResolveMode::plan);
+  if (status.is_ok()) return impl.report;
+  if (failed_at) *failed_at = impl.stage;
+  if (losses) *losses = impl.report;
+  return status;
 }
 
 Runtime::Runtime(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Runtime::~Runtime() = default;
 
-Result<std::unique_ptr<Runtime>> Runtime::load(const profile::Profile& profile, const Progress& progress) {
+Result<std::unique_ptr<Runtime>> Runtime::load(const profile::Profile& profile, const Progress& progress, LoadStage* failed_at) {
   const auto begin = std::chrono::steady_clock::now();
   auto impl = std::make_unique<Impl>();
-  TURBO_RETURN_IF_ERROR(impl->prepare(profile, loader::ResolveMode::load));
-  TURBO_RETURN_IF_ERROR(impl->load_weights(progress));
-  TURBO_RETURN_IF_ERROR(impl->start_engine());
+  Status status = impl->open_model(profile);
+  if (status.is_ok()) status = impl->resolve(loader::ResolveMode::load);
+  if (status.is_ok()) status = impl->load_weights(progress);
+  if (status.is_ok()) status = impl->start_engine();
+  if (!status.is_ok()) {
+    if (failed_at) *failed_at = impl->stage;
+    return status;
+  }
   impl->load_ms = static_cast<uint64_t>(
       std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begin).count());
   return std::unique_ptr<Runtime>(new Runtime(std::move(impl)));

@@ -32,16 +32,21 @@ struct PlanReport {
   std::string text;
 };
 
+/// What was being done when loading failed.
+enum class LoadStage { model, plugins, weights, engine };
+
 /// Resolve plugins for a profile without loading weights. Code::unsupported when no tier (or not the required one)
 /// works; the message then carries every reason.
-Result<PlanReport> plan(const profile::Profile& profile);
+/// `losses`, when given, is filled then too.
+Result<PlanReport> plan(const profile::Profile& profile, LoadStage* failed_at = nullptr, PlanReport* losses = nullptr);
 
 class Runtime {
  public:
   /// Stage ("weights") and fraction done in [0, 1]; called on the loading thread.
   using Progress = std::function<void(const char* stage, double fraction)>;
 
-  static Result<std::unique_ptr<Runtime>> load(const profile::Profile& profile, const Progress& progress = {});
+  static Result<std::unique_ptr<Runtime>> load(const profile::Profile& profile, const Progress& progress = {},
+                                               LoadStage* failed_at = nullptr);
   ~Runtime();
   Runtime(const Runtime&) = delete;
   Runtime& operator=(const Runtime&) = delete;
@@ -69,6 +74,7 @@ class Runtime {
   uint64_t load_ms() const;
 
  private:
+  friend Result<PlanReport> plan(const profile::Profile&, LoadStage*, PlanReport*);
   struct Impl;
   explicit Runtime(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
