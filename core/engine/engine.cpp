@@ -290,6 +290,8 @@ void Engine::Impl::apply(const sched::RowGroup& group, GroupOutput& output) {
   sequence.computed += group.n_tokens;
   if (group.first < sequence.n_prompt) metrics.prompt_tokens.Increment(std::min(group.n_tokens, sequence.n_prompt - group.first));
   if (!output.scores.empty()) request.listener->on_prompt_scores(group.first + 1, output.scores);
+  for (size_t i = 0; i < output.logits.size(); ++i)
+    request.listener->on_prompt_logits(group.first + static_cast<uint32_t>(i), output.logits[i]);
 
   Status status;
   if (group.last && sequence.generates) {

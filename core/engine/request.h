@@ -37,6 +37,7 @@ struct Request {
   bool logprobs = false;        // of each emitted token
   uint32_t n_top_logprobs = 0;  // alternatives, 0..20; needs logprobs
   bool prompt_logprobs = false; // score every prompt token after the first
+  bool prompt_logits = false;   // with prompt_logprobs: hand over the raw rows too
   bool use_drafter = true;
   uint32_t draft_slots = 0;     // root included; 0 = profile's
   uint64_t timeout_ms = 0;      // 0 = none
@@ -94,6 +95,8 @@ class Listener {
   virtual void on_admitted() {}
   /// Scores of prompt tokens [first, first + n); token i's logprob given those before it.
   virtual void on_prompt_scores(uint32_t /*first*/, std::span<const Token> /*tokens*/) {}
+  /// Logits [vocab] of the row at this prompt position; borrowed for the call.
+  virtual void on_prompt_logits(uint32_t /*position*/, std::span<const float> /*logits*/) {}
   virtual void on_tokens(std::span<const Token> tokens) = 0;
   virtual void on_finish(const Finish& finish) = 0;
 };

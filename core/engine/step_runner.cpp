@@ -174,6 +174,7 @@ void StepRunner::score(std::span<const GroupInput> groups, std::vector<GroupOutp
                                   : logits_copy_.data() + i * vocab;
     const int32_t next = groups[row.group].group->sequence->tokens[row.position + 1];
     outputs[row.group].scores.push_back(score_token({logits, vocab}, next, groups[row.group].request->n_top_logprobs));
+    if (groups[row.group].request->prompt_logits) outputs[row.group].logits.push_back({logits, vocab});
   }
 }
 

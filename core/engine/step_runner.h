@@ -26,6 +26,7 @@ struct GroupOutput {
   uint32_t first_row = 0;    // step row of the group's first token
   std::vector<Token> drawn;  // [0] after the last token, [1 + i] after draft node i; empty when nothing was due
   std::vector<Token> scores; // prompt_logprobs: token first + 1 + i given those before it
+  std::vector<std::span<const float>> logits;  // prompt_logits: rows of the scores, borrowed until the next run
 };
 
 class StepRunner {

@@ -1,0 +1,68 @@
+// turbo serve: the HTTP API until a signal ends it.
+#include <unistd.h>
+
+#include <condition_variable>
+#include <mutex>
+
+#include <spdlog/spdlog.h>
+
+#include "cli/commands.h"
+#include "cli/signals.h"
+#include "server/server.h"
+
+namespace turbo::cli {
+namespace {
+
+// Signals counted; the second one ends the process at once.
+class StopRequest {
+ public:
+  void raise(int count) {
+    if (count > 1) _exit(kInterrupted);
+    std::lock_guard lock(mutex_);
+    raised_ = true;
+    changed_.notify_all();
+  }
+  bool raised() {
+    std::lock_guard lock(mutex_);
+    return raised_;
+  }
+  void wait() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return raised_; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool raised_ = false;
+};
+
+}  // namespace
+
+int run_serve(const Arguments& arguments) {
+  int exit_code = kOk;
+  const std::optional<profile::Profile> profile = load_profile(arguments, exit_code);
+  if (!profile) return exit_code;
+  StopRequest stop;
+  SignalWatch watch([&](int count) { stop.raise(count); });
+
+  // The socket opens first: a port in use is known before the weights are read, and clients see "loading".
+  Result<std::unique_ptr<server::Server>> server = server::Server::start(*profile);
+  if (!server) return fail(server.status(), arguments);
+  std::shared_ptr<engine::Runtime> runtime = load_runtime(*profile, arguments, exit_code);
+  if (!runtime) return exit_code;
+  if (stop.raised()) return kInterrupted;
+  (*server)->attach(runtime);
+  if (!arguments.style.quiet) {
+    fmt::print(stderr, "\n{}", runtime->resolved().text);
+    fmt::print(stderr, "\nturbo serves {} (context {}) · listening on {}\n", runtime->model_name(), runtime->context(), (*server)->url());
+    if (profile->server.web_page) fmt::print(stderr, "  chat page:  {}/\n", (*server)->url());
+    fmt::print(stderr, "  endpoint:   {}/v1/chat/completions\n  stop with Ctrl-C\n", (*server)->url());
+  }
+  stop.wait();
+  spdlog::info("draining");
+  (*server)->drain(profile->server.drain_timeout_ms);
+  return kOk;
+}
+
+}  // namespace turbo::cli

@@ -1,0 +1,226 @@
+#include "cli/commands.h"
+
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <clocale>
+#include <csignal>
+#include <iostream>
+#include <iterator>
+
+#include "base/nearest.h"
+#include "cli/signals.h"
+
+namespace turbo::cli {
+namespace {
+
+const std::vector<Option>& generation_options() {
+  static const std::vector<Option> options{
+      {"--prompt", "S", "text to go on from"},
+      {"--prompt-file", "F", "the prompt from a file"},
+      {"--prompt-ids", "1,2,3", "the prompt as token ids (needs no tokenizer)"},
+      {"--system", "S", "system message (with --chat)"},
+      {"--chat", "", "apply the model's chat template"},
+      {"--max-tokens", "N", "most tokens to generate (default 256)"},
+      {"--temperature", "X", "0 = always the likeliest token"},
+      {"--top-k", "N", "sample among the N likeliest"},
+      {"--top-p", "X", "sample among the likeliest that hold this share"},
+      {"--min-p", "X", "drop tokens below this share of the likeliest"},
+      {"--repetition-penalty", "X", "make tokens that occurred less likely (1 = off)"},
+      {"--seed", "N", "same seed, same text"},
+      {"--stop", "S", "stop before this text", true},
+      {"--ignore-eos", "", "go on past end tokens"},
+  };
+  return options;
+}
+
+}  // namespace
+
+std::span<const Command> commands() {
+  static const std::vector<Command> table{
+      {"serve", "", "serve the OpenAI-compatible HTTP API", {}, run_serve},
+      {"run", "", "one prompt to text, or an interactive chat", generation_options(), run_run},
+      {"bench", "", "prefill and decode speed, speculation statistics, memory",
+       {{"--prompt-tokens", "N[,N]", "prompt lengths to time (default 512)"},
+        {"--gen-tokens", "N", "tokens to generate (default 128)"},
+        {"--depth", "N[,N]", "tokens already in the cache (default 0)"},
+        {"--batch", "N[,N]", "rows in one step (default 1)"},
+        {"--concurrency", "N[,N]", "requests at once (default none)"},
+        {"--reps", "N", "repetitions after one warm-up (default 5)"},
+        {"--prompt-file", "F", "real text for the prompts"},
+        {"--csv", "F", "write the results as CSV"},
+        {"--plot", "F.svg", "draw the results"}},
+       run_bench},
+      {"perplexity", "", "perplexity of a text file",
+       {{"--file", "F", "the text"},
+        {"--window", "N", "tokens of a window (default 512)"},
+        {"--count", "half|all", "score the second half of each window, or all of it (default half)"},
+        {"--max-tokens", "N", "use only the first N tokens of the text"},
+        {"--against", "CODEC", "add KL and same-top share against another KV codec"}},
+       run_perplexity},
+      {"tokenize", "", "ids of a text",
+       {{"--text", "S", "the text"},
+        {"--file", "F", "the text from a file (default: stdin)"},
+        {"--no-special", "", "special-token spellings are plain text"},
+        {"--no-bos", "", "no begin token"}},
+       run_tokenize},
+      {"detokenize", "[ID ...]", "text of ids, from the arguments or stdin", {}, run_detokenize},
+      {"plan", "", "which plugin serves each slot, and why the others lost; loads no weights", {}, run_plan},
+      {"plugins", "list|explain [ID]", "installed plugins", {}, run_plugins},
+      {"inspect", "FILE", "header facts of a model file and the memory it will need",
+       {{"--check-weights", "", "look for weights that are not finite numbers"}},
+       run_inspect},
+      {"doctor", "", "devices, instruction sets, plugins that fail to load, and what to do", {}, run_doctor},
+  };
+  return table;
+}
+
+const Command* find_command(const std::string& name) {
+  for (const Command& command : commands())
+    if (command.name == name) return &command;
+  return nullptr;
+}
+
+int exit_code_of(const Status& status, engine::LoadStage stage) {
+  switch (stage) {
+    case engine::LoadStage::model: return kModel;
+    case engine::LoadStage::plugins:
+      if (status.code() == Code::unsupported) return kNoTier;
+      return status.code() == Code::invalid_argument || status.code() == Code::not_found ? kUsage : kFailed;
+    case engine::LoadStage::weights: return status.code() == Code::corrupt_input ? kModel : kFailed;
+    case engine::LoadStage::engine: return kFailed;
+  }
+  return kFailed;
+}
+
+int fail(const Status& status, const Arguments& arguments, int exit_code) {
+  print_error(status, arguments.style);
+  return exit_code;
+}
+
+std::filesystem::path executable_path() {
+  std::error_code ignored;
+  return std::filesystem::read_symlink("/proc/self/exe", ignored);
+}
+
+Result<std::string> read_text(const std::string& path, size_t limit) {
+  if (path != "-") return profile::read_regular_file(path, limit);
+  std::string text;
+  char buffer[1 << 16];
+  while (std::cin.read(buffer, sizeof buffer) || std::cin.gcount() > 0) {
+    text.append(buffer, static_cast<size_t>(std::cin.gcount()));
+    if (text.size() > limit) return error(Code::resource_exhausted, "stdin: more than {} bytes", limit);
+  }
+  return text;
+}
+
+std::optional<profile::Profile> load_profile(const Arguments& arguments, int& exit_code) {
+  const profile::SearchPaths search = profile::standard_search_paths(executable_path());
+  Result<profile::Profile> profile = profile::load_profile(arguments.profile, arguments.overrides, search);
+  if (!profile) {
+    exit_code = fail(profile.status(), arguments, kUsage);
+    return std::nullopt;
+  }
+  std::string level = profile->log.level;
+  spdlog::set_level(spdlog::level::from_str(level == "warning" ? "warn" : level));
+  if (profile->log.format == "json")
+    spdlog::set_pattern(R"({"time":"%Y-%m-%dT%H:%M:%S.%e%z","level":"%l","message":"%v"})");
+  if (!arguments.style.quiet)
+    for (const std::string& note : profile->adjustments) spdlog::warn("{}", note);
+  return std::move(*profile);
+}
+
+std::unique_ptr<engine::Runtime> load_runtime(const profile::Profile& profile, const Arguments& arguments, int& exit_code) {
+  Progress bar("loading", arguments.style);
+  engine::LoadStage stage = engine::LoadStage::model;
+  Result<std::unique_ptr<engine::Runtime>> runtime =
+      engine::Runtime::load(profile, [&](const char*, double fraction) { bar.update(fraction); }, &stage);
+  if (runtime) return std::move(*runtime);
+  exit_code = fail(runtime.status(), arguments, exit_code_of(runtime.status(), stage));
+  return nullptr;
+}
+
+namespace {
+
+void print_flags(profile::FlagGroup group) {
+  for (const profile::Flag& flag : profile::flag_table()) {
+    if (flag.group != group) continue;
+    fmt::print("  {:<34} {}\n", flag.name + (flag.value_name.empty() ? "" : " " + flag.value_name), flag.help);
+  }
+}
+
+int print_help() {
+  fmt::print("turbo: fast, exact inference of 1-bit language models\n\n"
+             "usage: turbo [COMMAND] [OPTIONS]       (no command: serve)\n\ncommands:\n");
+  for (const Command& command : commands()) fmt::print("  {:<12} {}\n", command.name, command.summary);
+  fmt::print("\n  turbo COMMAND --help     options of a command\n"
+             "  turbo help flags         options that command lines of other engines use\n\n"
+             "options for all commands (each has an environment twin: --kv-codec is TURBO_KV_CODEC):\n");
+  print_flags(profile::FlagGroup::shared);
+  return kOk;
+}
+
+int print_command_help(const Command& command) {
+  fmt::print("usage: turbo {} {}[OPTIONS]\n\n{}\n", command.name, command.usage.empty() ? "" : command.usage + " ", command.summary);
+  if (!command.options.empty()) fmt::print("\noptions:\n");
+  for (const Option& option : command.options)
+    fmt::print("  {:<34} {}\n", option.name + (option.value_name.empty() ? "" : " " + option.value_name), option.help);
+  fmt::print("\noptions for all commands:\n");
+  print_flags(profile::FlagGroup::shared);
+  return kOk;
+}
+
+int unknown_command(const std::string& name) {
+  std::vector<std::string> names;
+  for (const Command& command : commands()) names.push_back(command.name);
+  const std::string near = nearest_name(name, names);
+  print_error(Status(Code::invalid_argument, "unknown command '" + name + "'",
+                     near.empty() ? "turbo --help lists the commands" : "did you mean '" + near + "'?"), {});
+  return kUsage;
+}
+
+}  // namespace
+
+int run_command_line(int argc, char** argv) {
+  // Logs go to stderr: stdout carries results.
+  spdlog::set_default_logger(spdlog::stderr_logger_mt("turbo"));
+  spdlog::set_pattern("%H:%M:%S.%e %^%l%$ %v");
+  std::signal(SIGPIPE, SIG_IGN);
+
+  std::vector<std::string> tokens(argv + std::min(argc, 1), argv + argc);
+  std::string name = "serve";
+  if (!tokens.empty() && !tokens[0].starts_with("-")) {
+    name = tokens[0];
+    tokens.erase(tokens.begin());
+  } else if (tokens.size() == 1 && (tokens[0] == "--help" || tokens[0] == "-h")) {
+    return print_help();
+  } else if (tokens.size() == 1 && tokens[0] == "--version") {
+    fmt::print("turbo {} (ABI {}.{})\n", TURBO_VERSION, TURBO_ABI_MAJOR, TURBO_ABI_MINOR);
+    return kOk;
+  }
+  if (name == "help") {
+    if (tokens.empty()) return print_help();
+    if (tokens[0] == "flags") return print_flags(profile::FlagGroup::compatible), kOk;
+    const Command* command = find_command(tokens[0]);
+    return command ? print_command_help(*command) : unknown_command(tokens[0]);
+  }
+  const Command* command = find_command(name);
+  if (!command) return unknown_command(name);
+  Result<Arguments> arguments = parse_arguments(*command, tokens, profile::process_environment());
+  if (!arguments) {
+    const bool json = std::find(tokens.begin(), tokens.end(), "--json") != tokens.end();
+    print_error(arguments.status(), {json, false});
+    return kUsage;
+  }
+  if (arguments->help) return print_command_help(*command);
+  try {
+    return command->run(*arguments);
+  } catch (const std::bad_alloc&) {
+    return fail(Status(Code::resource_exhausted, "out of memory"), *arguments);
+  } catch (const std::exception& fault) {
+    return fail(Status(Code::internal, fault.what()), *arguments);
+  }
+}
+
+}  // namespace turbo::cli

@@ -1,0 +1,52 @@
+#include "cli/output.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+
+namespace turbo::cli {
+
+void print_error(const Status& status, const OutputStyle& style) {
+  fmt::print(stderr, "turbo: error: {}\n", status.message());
+  if (!status.hint().empty()) fmt::print(stderr, "hint: {}\n", status.hint());
+  if (!style.json) return;
+  print_json({{"error", {{"code", code_name(status.code())}, {"message", status.message()}, {"hint", status.hint()}}}});
+}
+
+void print_json(const nlohmann::ordered_json& json) {
+  fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+  std::fflush(stdout);
+}
+
+Progress::Progress(std::string what, const OutputStyle& style)
+    : what_(std::move(what)), shown_(!style.quiet), terminal_(isatty(STDERR_FILENO) != 0) {}
+
+Progress::~Progress() {
+  if (shown_ && terminal_ && last_ >= 0) fmt::print(stderr, "\r\033[K");
+}
+
+void Progress::update(double fraction, const std::string& note) {
+  if (!shown_) return;
+  fraction = std::clamp(fraction, 0.0, 1.0);
+  const int step = static_cast<int>(fraction * (terminal_ ? 100 : 4));
+  if (step == last_) return;
+  last_ = step;
+  if (terminal_) {
+    const int filled = static_cast<int>(fraction * 30);
+    fmt::print(stderr, "\r\033[K{} [{}{}] {:3.0f}% {}", what_, std::string(filled, '#'), std::string(30 - filled, '.'), fraction * 100, note);
+    std::fflush(stderr);
+  } else if (step > 0) {
+    fmt::print(stderr, "{}: {:.0f}% {}\n", what_, fraction * 100, note);
+  }
+}
+
+std::string human_bytes(uint64_t bytes) {
+  constexpr const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  double value = static_cast<double>(bytes);
+  int unit = 0;
+  while (value >= 1024 && unit < 4) value /= 1024, ++unit;
+  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.1f} {}", value, units[unit]);
+}
+
+}  // namespace turbo::cli

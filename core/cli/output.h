@@ -1,0 +1,44 @@
+// What commands print: errors, hints, JSON, progress. Main thread only.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include <string>
+
+#include "base/status.h"
+
+namespace turbo::cli {
+
+/// Exit codes of every command.
+enum Exit : int { kOk = 0, kFailed = 1, kUsage = 2, kModel = 3, kNoTier = 4, kInterrupted = 130 };
+
+struct OutputStyle {
+  bool json = false;   // machine-readable result on stdout, errors too
+  bool quiet = false;  // no progress, no notes
+};
+
+/// "turbo: error: WHAT: WHY", the hint, and with json the error object on stdout.
+void print_error(const Status& status, const OutputStyle& style);
+
+/// One JSON object on stdout.
+void print_json(const nlohmann::ordered_json& json);
+
+/// A bar on a terminal; plain lines at every quarter otherwise; nothing when quiet.
+class Progress {
+ public:
+  Progress(std::string what, const OutputStyle& style);
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+  void update(double fraction, const std::string& note = {});
+
+ private:
+  std::string what_;
+  bool shown_, terminal_;
+  int last_ = -1;
+};
+
+/// "12.3 MiB".
+std::string human_bytes(uint64_t bytes);
+
+}  // namespace turbo::cli

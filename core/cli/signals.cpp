@@ -1,0 +1,37 @@
+#include "cli/signals.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+namespace turbo::cli {
+namespace {
+
+constexpr int kStop = SIGUSR2;  // sent by the destructor to its own thread
+
+sigset_t watched() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGINT);
+  sigaddset(&set, SIGTERM);
+  sigaddset(&set, kStop);
+  return set;
+}
+
+}  // namespace
+
+SignalWatch::SignalWatch(std::function<void(int)> on_signal) : on_signal_(std::move(on_signal)) {
+  const sigset_t set = watched();
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  thread_ = std::thread([this] {
+    const sigset_t set = watched();
+    int count = 0;
+    for (int signal = 0; sigwait(&set, &signal) == 0 && signal != kStop;) on_signal_(++count);
+  });
+}
+
+SignalWatch::~SignalWatch() {
+  pthread_kill(thread_.native_handle(), kStop);
+  thread_.join();
+}
+
+}  // namespace turbo::cli

@@ -1,0 +1,23 @@
+// SIGINT and SIGTERM as calls on a thread of their own, so that handlers may lock and wait.
+#pragma once
+
+#include <functional>
+#include <thread>
+
+namespace turbo::cli {
+
+/// Must exist before any other thread starts (threads inherit the blocked mask). Calls on_signal(count) for each
+/// signal, count from 1, until destroyed.
+class SignalWatch {
+ public:
+  explicit SignalWatch(std::function<void(int count)> on_signal);
+  ~SignalWatch();
+  SignalWatch(const SignalWatch&) = delete;
+  SignalWatch& operator=(const SignalWatch&) = delete;
+
+ private:
+  std::function<void(int)> on_signal_;
+  std::thread thread_;
+};
+
+}  // namespace turbo::cli

@@ -1,0 +1,8 @@
+#include "cli/commands.h"
+#include "loader/probe.h"
+
+int main(int argc, char** argv) {
+  // Unknown plugins are probed by a child of this executable.
+  if (const auto code = turbo::loader::run_if_probe_child(argc, argv)) return *code;
+  return turbo::cli::run_command_line(argc, argv);
+}
