@@ -1,0 +1,153 @@
+// turbo bench: prefill and decode speed at chosen sizes, as a table, JSON, CSV or a drawing.
+#include <fstream>
+
+#include "cli/bench_run.h"
+#include "cli/commands.h"
+#include "cli/report.h"
+
+namespace turbo::cli {
+namespace {
+
+struct Plan {
+  std::vector<BenchCase> cases;
+  uint32_t reps = 5;
+  uint32_t most_rows = 1;
+};
+
+Result<Plan> make_plan(const Arguments& arguments) {
+  Plan plan;
+  TURBO_ASSIGN(const auto prompts, arguments.integers("--prompt-tokens", {512}, 0, 1 << 20));
+  TURBO_ASSIGN(const int64_t gen, arguments.integer("--gen-tokens", 128, 0, 1 << 20));
+  TURBO_ASSIGN(const auto depths, arguments.integers("--depth", {0}, 0, 1 << 20));
+  TURBO_ASSIGN(const auto batches, arguments.integers("--batch", {1}, 1, 1024));
+  TURBO_ASSIGN(const auto concurrencies, arguments.integers("--concurrency", {}, 1, 1024));
+  TURBO_ASSIGN(const int64_t reps, arguments.integer("--reps", 5, 1, 1000));
+  plan.reps = static_cast<uint32_t>(reps);
+  for (const int64_t n : prompts)
+    if (n > 0) plan.cases.push_back({.prompt_tokens = static_cast<uint32_t>(n)});
+  const uint32_t n_gen = static_cast<uint32_t>(gen);
+  if (n_gen == 1) return Status(Code::invalid_argument, "--gen-tokens: 1 leaves nothing to time; expected 0 or at least 2");
+  for (const int64_t depth : depths)
+    for (const int64_t batch : batches)
+      if (n_gen) plan.cases.push_back({.gen_tokens = n_gen, .depth = static_cast<uint32_t>(depth), .batch = static_cast<uint32_t>(batch)});
+  for (const int64_t concurrency : concurrencies)
+    if (n_gen)
+      plan.cases.push_back({.prompt_tokens = static_cast<uint32_t>(std::max<int64_t>(1, prompts.front())), .gen_tokens = n_gen,
+                            .concurrency = static_cast<uint32_t>(concurrency)});
+  for (const BenchCase& what : plan.cases) plan.most_rows = std::max({plan.most_rows, what.batch, what.concurrency});
+  if (plan.cases.empty()) return Status(Code::invalid_argument, "bench: nothing to time", "give --prompt-tokens or --gen-tokens");
+  return plan;
+}
+
+// Prompts: the file's tokens, or a fixed walk over the vocabulary.
+Result<std::vector<int32_t>> prompt_tokens(const Arguments& arguments, const engine::Runtime& runtime) {
+  if (arguments.has("--prompt-file")) {
+    TURBO_ASSIGN(const std::string text, read_text(arguments.text("--prompt-file")));
+    TURBO_ASSIGN(const text::Tokenizer* tokenizer, runtime.tokenizer());
+    std::vector<int32_t> ids = tokenizer->encode(text);
+    if (ids.empty()) return Status(Code::invalid_argument, "--prompt-file: the file is empty");
+    return ids;
+  }
+  std::vector<int32_t> ids(4096);
+  const uint32_t usable = std::max(1u, std::min(runtime.config().vocab_size, 50000u) - 1);
+  for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int32_t>((i * 7919 + 13) % usable);
+  return ids;
+}
+
+nlohmann::ordered_json to_json(const Spread& spread) {
+  return {{"median", spread.median}, {"min", spread.min}, {"max", spread.max}};
+}
+
+nlohmann::ordered_json to_json(const BenchResult& r, const std::string& drafter) {
+  return {{"test", r.what.name()},
+          {"prompt_tokens", r.what.prompt_tokens},
+          {"gen_tokens", r.what.gen_tokens},
+          {"depth", r.what.depth},
+          {"batch", r.what.batch},
+          {"concurrency", r.what.concurrency},
+          {"reps", r.reps},
+          {"tokens_per_second", to_json(r.tokens_per_second)},
+          {"ms_per_step", to_json(r.ms_per_step)},
+          {"bytes_read_per_token", r.bytes_read_per_token},
+          {"bandwidth_gb_s", r.what.gen_tokens ? r.bytes_read_per_token / (r.ms_per_step.median * 1e6) : 0.0},
+          {"speculation", speculation_json(r.speculation, drafter)}};
+}
+
+Status write_csv(const std::string& path, const std::vector<BenchResult>& results) {
+  std::ofstream file(path);
+  file << "test,tokens_per_second_median,min,max,ms_per_step_median\n";
+  for (const BenchResult& r : results)
+    file << fmt::format("{},{:.3f},{:.3f},{:.3f},{:.4f}\n", r.what.name(), r.tokens_per_second.median, r.tokens_per_second.min,
+                        r.tokens_per_second.max, r.ms_per_step.median);
+  file.close();
+  return file ? Status::ok() : error(Code::internal, "{}: could not be written", path).with_hint("check the folder and the free space");
+}
+
+// Horizontal bars, one a test.
+Status write_svg(const std::string& path, const std::vector<BenchResult>& results) {
+  double most = 1e-9;
+  for (const BenchResult& r : results) most = std::max(most, r.tokens_per_second.max);
+  std::ofstream file(path);
+  file << fmt::format("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"640\" height=\"{}\" font-family=\"sans-serif\" font-size=\"13\">\n",
+                      30 * results.size() + 20);
+  for (size_t i = 0; i < results.size(); ++i) {
+    const BenchResult& r = results[i];
+    const double y = 10.0 + 30.0 * static_cast<double>(i), width = 380 * r.tokens_per_second.median / most;
+    file << fmt::format("<text x=\"10\" y=\"{}\">{}</text><rect x=\"150\" y=\"{}\" width=\"{:.1f}\" height=\"18\" fill=\"#c0392b\"/>"
+                        "<text x=\"{:.1f}\" y=\"{}\">{:.1f} tokens/s</text>\n",
+                        y + 14, r.what.name(), y, width, 156 + width, y + 14, r.tokens_per_second.median);
+  }
+  file << "</svg>\n";
+  file.close();
+  return file ? Status::ok() : error(Code::internal, "{}: could not be written", path).with_hint("check the folder and the free space");
+}
+
+void print_row(const BenchResult& r) {
+  fmt::print("{:<18} {:>10.2f} tokens/s  ({:.2f} to {:.2f})  {:>9.3f} ms/step{}\n", r.what.name(), r.tokens_per_second.median,
+             r.tokens_per_second.min, r.tokens_per_second.max, r.ms_per_step.median,
+             r.what.gen_tokens ? fmt::format("  {:.1f} GB/s", r.bytes_read_per_token / (r.ms_per_step.median * 1e6)) : "");
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+int run_bench(const Arguments& arguments) {
+  int exit_code = kOk;
+  std::optional<profile::Profile> profile = load_profile(arguments, exit_code);
+  if (!profile) return exit_code;
+  const Result<Plan> plan = make_plan(arguments);
+  if (!plan) return fail(plan.status(), arguments, kUsage);
+  profile->engine.max_running = static_cast<int>(plan->most_rows);
+  const auto runtime = load_runtime(*profile, arguments, exit_code);
+  if (!runtime) return exit_code;
+  const auto text = prompt_tokens(arguments, *runtime);
+  if (!text) return fail(text.status(), arguments, kUsage);
+
+  std::vector<BenchResult> results;
+  Progress bar("bench", arguments.style);
+  for (const BenchCase& what : plan->cases) {
+    Result<BenchResult> result = run_case(*runtime, what, plan->reps, *text);
+    if (!result) return fail(result.status().with_context(what.name()), arguments);
+    results.push_back(std::move(*result));
+    if (!arguments.style.json) print_row(results.back());
+    bar.update(static_cast<double>(results.size()) / static_cast<double>(plan->cases.size()));
+  }
+  if (arguments.has("--csv"))
+    if (const Status status = write_csv(arguments.text("--csv"), results); !status.is_ok()) return fail(status, arguments);
+  if (arguments.has("--plot"))
+    if (const Status status = write_svg(arguments.text("--plot"), results); !status.is_ok()) return fail(status, arguments);
+  if (!arguments.style.json) return kOk;
+
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  for (const BenchResult& result : results) rows.push_back(to_json(result, profile->drafter.name));
+  const nlohmann::ordered_json& resolved = runtime->resolved().json;
+  const nlohmann::ordered_json device = resolved.value("device", nlohmann::ordered_json::object());
+  print_json({{"host", {{"cpu", device.value("name", "")}, {"threads", device.value("threads", 0)}, {"isa", device.value("isa", "")}}},
+              {"device", device},
+              {"resolved", resolved},
+              {"results", rows},
+              {"memory", engine::to_json(runtime->memory())}});
+  return kOk;
+}
+
+}  // namespace turbo::cli
