@@ -35,8 +35,8 @@ MultiMatch::MultiMatch(const std::vector<std::string_view>& patterns, Kind kind)
   link(parents, kind);
 }
 
-// Failure links, shallow nodes first. For first_start, a node past a match of its own path has no link: every string it
-// could fail over to starts later than that match.
+// Failure links, shallow nodes first. For first_start, a node where a pattern ends has no link, and so none of the nodes
+// below it: every string they could fail over to starts later than that match.
 void MultiMatch::link(const std::vector<std::pair<uint32_t, uint8_t>>& parents, Kind kind) {
   std::vector<uint32_t> order(nodes_.size());
   std::iota(order.begin(), order.end(), 0);
@@ -46,8 +46,7 @@ void MultiMatch::link(const std::vector<std::pair<uint32_t, uint8_t>>& parents, 
     if (id == root) continue;
     Node& node = nodes_[id];
     const auto [parent, byte] = parents[id];
-    node.past_match = node.match >= 0 || nodes_[parent].past_match;
-    if (kind == Kind::first_start && node.past_match) {
+    if (kind == Kind::first_start && node.match >= 0) {
       node.fail = dead;
       continue;
     }

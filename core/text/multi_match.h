@@ -46,7 +46,6 @@ class MultiMatch {
     uint32_t fail = root;
     uint32_t depth = 0;
     int32_t match = -1;
-    bool past_match = false;  // a pattern ends here or above
   };
   static uint64_t edge_key(uint32_t node, uint8_t byte) { return static_cast<uint64_t>(node) << 8 | byte; }
   uint32_t child(uint32_t node, uint8_t byte) const {

@@ -9,9 +9,9 @@
 
 namespace turbo::text {
 
-/// Lets text through until a stop string is complete. Works on bytes; however the text is cut into pushes, the joined output
-/// is the same. The stop that is complete first wins; of several that end together, the longest. Empty stops are ignored.
-/// When pushes and stops are whole UTF-8, so is all output.
+/// Lets text through until a stop string is complete. Works on bytes; however the text is cut into pushes, the joined
+/// output is the same. The stop that is complete first wins; of several that end together, the longest. Empty stops are
+/// ignored. When pushes and stops are whole UTF-8, so is all output.
 class StopMatcher {
  public:
   explicit StopMatcher(std::vector<std::string> stops);

@@ -8,8 +8,8 @@
 
 namespace turbo::text {
 
-/// The joined results of push() and finish() equal sanitize_utf8(tokenizer.decode(all ids)): whole characters only, each
-/// maximal invalid sequence as one U+FFFD, a lone tail as U+FFFD at the end.
+/// The joined results of push() and finish() equal sanitize_utf8(tokenizer.decode(all ids)): whole characters only,
+/// each maximal invalid sequence as one U+FFFD, a lone tail as U+FFFD at the end.
 class StreamDecoder {
  public:
   /// The tokenizer must outlive the decoder. skip_special leaves out control tokens.

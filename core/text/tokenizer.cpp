@@ -17,9 +17,9 @@ constexpr size_t max_word_bytes = size_t{1} << 28;
 
 // Spellings that end generation in published models, whatever the metadata says.
 constexpr std::string_view end_spellings[] = {
-    "<|endoftext|>", "<|im_end|>",  "<|eot_id|>",   "<|end_of_text|>", "<|eom_id|>",     "<|end|>",     "<end_of_turn>",
-    "</s>",          "<|return|>",  "<|call|>",     "<|fim_pad|>",     "<|repo_name|>",  "<|file_sep|>", "<fim_pad>",
-    "<EOT>",         "<eos>",       "<reponame>",   "<end_of_utterance>",
+    "<|endoftext|>", "<|im_end|>", "<|eot_id|>", "<|end_of_text|>", "<|eom_id|>",  "<|end|>",
+    "<end_of_turn>", "</s>",       "<|return|>", "<|call|>",        "<|fim_pad|>", "<|repo_name|>",
+    "<|file_sep|>",  "<fim_pad>",  "<EOT>",      "<eos>",           "<reponame>",  "<end_of_utterance>",
 };
 
 class Fnv {

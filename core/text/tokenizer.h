@@ -1,7 +1,8 @@
 // Byte-level BPE tokenizer: text <-> token ids, exactly as the vocabulary's own tokenizer does it.
 //
-// Vocabularies come from a GGUF file's tokenizer.ggml.* metadata or from a Hugging Face folder, and may be hostile: create()
-// checks everything, and no text makes encode() superlinear (merging is O(n log n)). Immutable once made; any thread.
+// Vocabularies come from a GGUF file's tokenizer.ggml.* metadata or from a Hugging Face folder, and may be hostile:
+// create() checks everything, and no text makes encode() superlinear (merging is O(n log n)). Immutable once made; any
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -18,25 +19,34 @@
 namespace turbo::text {
 
 /// Token types as GGUF numbers them.
-enum class TokenType : int32_t { undefined = 0, normal = 1, unknown = 2, control = 3, user_defined = 4, unused = 5, byte = 6 };
+enum class TokenType : int32_t {
+  undefined = 0,
+  normal = 1,
+  unknown = 2,
+  control = 3,
+  user_defined = 4,
+  unused = 5,
+  byte = 6
+};
 
 /// A vocabulary as a file holds it, unchecked.
 struct TokenizerData {
-  std::string model = "gpt2";        ///< tokenizer.ggml.model; only "gpt2" (byte-level BPE) is supported
-  std::string pre;                   ///< pre-tokenizer name: qwen2, qwen35, llama-bpe, glm4, gpt-2, smollm and aliases
-  std::vector<std::string> tokens;   ///< index = id; ordinary tokens in the printable byte spelling, special ones as they are
-  std::vector<int32_t> types;        ///< TokenType per token; empty = all normal
-  std::vector<std::string> merges;   ///< "left right", split at the first space after position 0; rank = index
+  std::string model = "gpt2";  ///< tokenizer.ggml.model; only "gpt2" (byte-level BPE) is supported
+  std::string pre;             ///< pre-tokenizer name: qwen2, qwen35, llama-bpe, glm4, gpt-2, smollm and aliases
+  std::vector<std::string>
+      tokens;                  ///< index = id; ordinary tokens in the printable byte spelling, special ones as they are
+  std::vector<int32_t> types;  ///< TokenType per token; empty = all normal
+  std::vector<std::string> merges;  ///< "left right", split at the first space after position 0; rank = index
   std::optional<int32_t> bos, eos, eot, pad;
   bool add_bos = false, add_eos = false;
-  std::vector<int32_t> extra_eog;    ///< further ids that end generation
-  bool ignore_merges = false;        ///< a word that is a token is taken whole; llama-bpe implies it
-  bool nfc = false;                  ///< normalise to NFC first. The GGUF form never does
+  std::vector<int32_t> extra_eog;  ///< further ids that end generation
+  bool ignore_merges = false;      ///< a word that is a token is taken whole; llama-bpe implies it
+  bool nfc = false;                ///< normalise to NFC first. The GGUF form never does
   std::string chat_template;
 };
 
-/// Read tokenizer.json, tokenizer_config.json, generation_config.json and chat_template.jinja of a Hugging Face folder; all but
-/// the first are optional. Settings that would change ids and are not implemented are refused (unsupported).
+/// Read tokenizer.json, tokenizer_config.json, generation_config.json and chat_template.jinja of a Hugging Face folder;
+/// all but the first are optional. Settings that would change ids and are not implemented are refused (unsupported).
 Result<TokenizerData> read_tokenizer_json(const std::filesystem::path& folder);
 
 struct EncodeOptions {
@@ -54,7 +64,8 @@ class Tokenizer {
   /// Invalid UTF-8 is cut like symbols, byte by byte.
   std::vector<int32_t> encode(std::string_view utf8, const EncodeOptions& options = {}) const;
 
-  /// The bytes of the tokens, joined; not necessarily valid UTF-8 (see StreamDecoder). Ids out of range stand for nothing.
+  /// The bytes of the tokens, joined; not necessarily valid UTF-8 (see StreamDecoder). Ids out of range stand for
+  /// nothing.
   std::string decode(std::span<const int32_t> ids, bool with_special = true) const;
 
   /// The bytes that a token stands for: special tokens their text; unused ones and ids out of range nothing.
@@ -62,7 +73,8 @@ class Tokenizer {
 
   /// Control and unknown tokens: not part of the answer's text. User-defined ones such as <think> are text.
   bool is_special(int32_t id) const;
-  /// Ends generation: eos, eot, extra_eog and the well-known end tokens that the vocabulary holds as control or user-defined.
+  /// Ends generation: eos, eot, extra_eog and the well-known end tokens that the vocabulary holds as control or
+  /// user-defined.
   bool is_end(int32_t id) const;
   /// All ids that end generation, in increasing order.
   std::span<const int32_t> end_ids() const;

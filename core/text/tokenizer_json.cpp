@@ -56,7 +56,9 @@ const json& member(const json& object, const char* key) {
 }
 
 bool is_true(const json& value) { return value.is_boolean() && value.get<bool>(); }
-bool is_blank(const json& value) { return value.is_null() || (value.is_string() && value.get_ref<const std::string&>().empty()); }
+bool is_blank(const json& value) {
+  return value.is_null() || (value.is_string() && value.get_ref<const std::string&>().empty());
+}
 std::string type_of(const json& component) {
   const json& type = member(component, "type");
   return type.is_string() ? type.get<std::string>() : std::string("(none)");
@@ -64,7 +66,8 @@ std::string type_of(const json& component) {
 
 Status unsupported(const std::string& what) {
   return error(Code::unsupported, "tokenizer.json: {} is not supported", what.substr(0, 300))
-      .with_hint("turbo reads byte-level BPE tokenizers with the qwen2, qwen35, llama-3, gpt-2 and smollm pre-tokenizers");
+      .with_hint(
+          "turbo reads byte-level BPE tokenizers with the qwen2, qwen35, llama-3, gpt-2 and smollm pre-tokenizers");
 }
 
 Result<int32_t> token_id(const json& value, const char* where) {
@@ -124,7 +127,8 @@ Status read_pre_tokenizer(const json& root, TokenizerData& data) {
 Status check_model(const json& model) {
   if (type_of(model) != "BPE") return unsupported("model " + type_of(model));
   if (is_true(member(model, "byte_fallback"))) return unsupported("byte_fallback");
-  if (const json& dropout = member(model, "dropout"); !dropout.is_null() && dropout != 0.0) return unsupported("dropout");
+  if (const json& dropout = member(model, "dropout"); !dropout.is_null() && dropout != 0.0)
+    return unsupported("dropout");
   for (const char* affix : {"continuing_subword_prefix", "end_of_word_suffix"})
     if (!is_blank(member(model, affix))) return unsupported(affix);
   if (!member(model, "vocab").is_object() || !member(model, "merges").is_array())
@@ -146,8 +150,7 @@ Status read_added_tokens(const json& root, std::map<int32_t, Entry>& entries) {
     const json& content = member(token, "content");
     if (!content.is_string()) return error(Code::corrupt_input, "tokenizer.json: added token {} has no content", id);
     for (const char* flag : {"lstrip", "rstrip", "single_word"})
-      if (is_true(member(token, flag)))
-        return unsupported(std::string(flag) + " of added token " + std::to_string(id));
+      if (is_true(member(token, flag))) return unsupported(std::string(flag) + " of added token " + std::to_string(id));
     const TokenType type = is_true(member(token, "special")) ? TokenType::control : TokenType::user_defined;
     entries[id] = {content.get<std::string>(), type};
   }
@@ -170,7 +173,8 @@ Status read_vocabulary(const json& root, TokenizerData& data) {
   const size_t n_tokens = static_cast<size_t>(entries.rbegin()->first) + 1;
   // Padded vocabularies have gaps; a single huge id must not decide how much memory is used.
   if (n_tokens > entries.size() * 2 + 65536)
-    return error(Code::corrupt_input, "tokenizer.json: {} tokens, but the highest id is {}", entries.size(), n_tokens - 1);
+    return error(Code::corrupt_input, "tokenizer.json: {} tokens, but the highest id is {}", entries.size(),
+                 n_tokens - 1);
   data.types.assign(n_tokens, static_cast<int32_t>(TokenType::unused));
   data.tokens.resize(n_tokens);
   for (size_t id = 0; id < n_tokens; ++id) {

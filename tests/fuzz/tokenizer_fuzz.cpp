@@ -1,5 +1,5 @@
-// Any bytes through the bundled tokenizer, under every pre-tokenizer: decode(encode(x)) is x, and streaming the tokens gives the
-// same text as decoding them at once. The first input byte picks rules and options, the rest is the text.
+// Any bytes through the bundled tokenizer, under every pre-tokenizer: decode(encode(x)) is x, and streaming the tokens
+// gives the same text as decoding them at once. The first input byte picks rules and options, the rest is the text.
 // TURBO_TEST_DATA is the folder tests/ of the source tree.
 #include <array>
 #include <cstdint>

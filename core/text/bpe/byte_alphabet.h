@@ -1,6 +1,6 @@
-// The printable spelling of bytes in byte-level BPE vocabularies: bytes 33..126, 161..172 and 174..255 are written as the
-// code point of the same number, the other 68 bytes, in increasing order, as U+0100, U+0101, ...
-// Pure functions, any thread.
+// The printable spelling of bytes in byte-level BPE vocabularies: bytes 33..126, 161..172 and 174..255 are written as
+// the code point of the same number, the other 68 bytes, in increasing order, as U+0100, U+0101, ... Pure functions,
+// any thread.
 #pragma once
 
 #include <array>

@@ -15,8 +15,8 @@ constexpr CharClass o = CharClass::other, l = CharClass::letter, d = CharClass::
 
 // The White_Space property; utf8proc has categories only.
 bool is_white_space(char32_t c) {
-  return (c >= 0x09 && c <= 0x0D) || c == 0x20 || c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) ||
-         c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
+  return (c >= 0x09 && c <= 0x0D) || c == 0x20 || c == 0x85 || c == 0xA0 || c == 0x1680 ||
+         (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
 CharClass look_up(char32_t c) {
@@ -53,14 +53,10 @@ const BasicPlane& basic_plane() {
 }  // namespace
 
 const CharClass ascii_class[128] = {
-    o, o, o, o, o, o, o, o, o, s, n, s, s, n, o, o,
-    o, o, o, o, o, o, o, o, o, o, o, o, o, o, o, o,
-    s, o, o, o, o, o, o, o, o, o, o, o, o, o, o, o,
-    d, d, d, d, d, d, d, d, d, d, o, o, o, o, o, o,
-    o, l, l, l, l, l, l, l, l, l, l, l, l, l, l, l,
-    l, l, l, l, l, l, l, l, l, l, l, o, o, o, o, o,
-    o, l, l, l, l, l, l, l, l, l, l, l, l, l, l, l,
-    l, l, l, l, l, l, l, l, l, l, l, o, o, o, o, o,
+    o, o, o, o, o, o, o, o, o, s, n, s, s, n, o, o, o, o, o, o, o, o, o, o, o, o, o, o, o, o, o, o,
+    s, o, o, o, o, o, o, o, o, o, o, o, o, o, o, o, d, d, d, d, d, d, d, d, d, d, o, o, o, o, o, o,
+    o, l, l, l, l, l, l, l, l, l, l, l, l, l, l, l, l, l, l, l, l, l, l, l, l, l, l, o, o, o, o, o,
+    o, l, l, l, l, l, l, l, l, l, l, l, l, l, l, l, l, l, l, l, l, l, l, l, l, l, l, o, o, o, o, o,
 };
 
 CharClass class_of_code_point(char32_t code_point) {

@@ -16,15 +16,20 @@ constexpr PreTokenizerRules qwen35{.name = "qwen35", .marks_join_letters = true}
 constexpr PreTokenizerRules llama3{.name = "llama-bpe", .ignore_merges = true, .max_digits = 3};
 // The cuts of llama-3 for vocabularies whose merges are always followed.
 constexpr PreTokenizerRules glm4{.name = "glm4", .max_digits = 3};
-constexpr PreTokenizerRules gpt2{.name = "gpt-2", .ignore_case = false, .any_prefix = false, .newlines = false,
-                                 .max_digits = no_limit, .space_before_number = true};
-constexpr PreTokenizerRules smollm{.name = "smollm", .ignore_case = false, .any_prefix = false, .newlines = false,
-                                   .numbers_apart = true};
+constexpr PreTokenizerRules gpt2{.name = "gpt-2",
+                                 .ignore_case = false,
+                                 .any_prefix = false,
+                                 .newlines = false,
+                                 .max_digits = no_limit,
+                                 .space_before_number = true};
+constexpr PreTokenizerRules smollm{
+    .name = "smollm", .ignore_case = false, .any_prefix = false, .newlines = false, .numbers_apart = true};
 
 constexpr std::pair<std::string_view, const PreTokenizerRules*> known_names[] = {
-    {"qwen2", &qwen2},         {"deepseek-r1-qwen", &qwen2}, {"qwen35", &qwen35},    {"llama-bpe", &llama3},
-    {"llama3", &llama3},       {"llama-v3", &llama3},        {"glm4", &glm4},        {"chatglm-bpe", &glm4},
-    {"gpt-2", &gpt2},          {"gpt2", &gpt2},              {"default", &gpt2},     {"smollm", &smollm},
+    {"qwen2", &qwen2},      {"deepseek-r1-qwen", &qwen2}, {"qwen35", &qwen35},
+    {"llama-bpe", &llama3}, {"llama3", &llama3},          {"llama-v3", &llama3},
+    {"glm4", &glm4},        {"chatglm-bpe", &glm4},       {"gpt-2", &gpt2},
+    {"gpt2", &gpt2},        {"default", &gpt2},           {"smollm", &smollm},
     {"starcoder", &smollm},
 };
 
@@ -152,7 +157,8 @@ Result<const PreTokenizerRules*> find_pre_tokenizer(const std::string& name) {
   }
   const std::string shown = name.substr(0, 64);
   std::string hint = "known pre-tokenizers: " + listed;
-  if (const std::string nearest = nearest_name(name, names); !nearest.empty()) hint += "; did you mean " + nearest + "?";
+  if (const std::string nearest = nearest_name(name, names); !nearest.empty())
+    hint += "; did you mean " + nearest + "?";
   return error(Code::unsupported, "tokenizer: unknown pre-tokenizer \"{}\"", shown).with_hint(hint);
 }
 

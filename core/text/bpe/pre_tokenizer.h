@@ -1,7 +1,7 @@
 // Cutting text into the words that byte-level BPE works on.
 //
-// Each family publishes a regular expression; here each is a hand-written scanner that gives the same cuts in linear time
-// on any bytes. Immutable, any thread.
+// Each family publishes a regular expression; here each is a hand-written scanner that gives the same cuts in linear
+// time on any bytes. Immutable, any thread.
 #pragma once
 
 #include <cstddef>
@@ -22,12 +22,12 @@ namespace turbo::text {
 ///   6. white space but for the last character, when something else follows; else white space
 struct PreTokenizerRules {
   std::string_view name;
-  bool ignore_case = true;        ///< of contractions
+  bool ignore_case = true;  ///< of contractions
   bool any_prefix = true;
   bool newlines = true;
   bool marks_join_letters = false;  ///< \p{M} counts as a letter
-  bool numbers_apart = false;     ///< each number is a word before anything else is looked at
-  bool ignore_merges = false;     ///< words that are tokens are taken whole, whatever the merges say
+  bool numbers_apart = false;       ///< each number is a word before anything else is looked at
+  bool ignore_merges = false;       ///< words that are tokens are taken whole, whatever the merges say
   size_t max_digits = 1;
   bool space_before_number = false;
 };
@@ -38,8 +38,8 @@ Result<const PreTokenizerRules*> find_pre_tokenizer(const std::string& name);
 /// The `pre` name for a regular expression found in a tokenizer.json, or empty when it is not a known one.
 std::string_view pre_name_of_regex(std::string_view regex);
 
-/// Bytes of the word that starts at text[at]; at < text.size(), result at least 1. `text` ends where the piece between two
-/// special tokens ends: the rules look no further.
+/// Bytes of the word that starts at text[at]; at < text.size(), result at least 1. `text` ends where the piece between
+/// two special tokens ends: the rules look no further.
 size_t word_length(const PreTokenizerRules& rules, std::string_view text, size_t at);
 
 }  // namespace turbo::text

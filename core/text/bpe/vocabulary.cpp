@@ -76,8 +76,7 @@ Status Vocabulary::build(const TokenizerData& data) {
 Status Vocabulary::add_tokens(const TokenizerData& data) {
   const size_t n = data.tokens.size();
   if (n == 0) return error(Code::corrupt_input, "tokenizer: the vocabulary is empty");
-  if (n > max_tokens)
-    return error(Code::corrupt_input, "tokenizer: {} tokens, the limit is {}", n, max_tokens);
+  if (n > max_tokens) return error(Code::corrupt_input, "tokenizer: {} tokens, the limit is {}", n, max_tokens);
   if (!data.types.empty() && data.types.size() != n)
     return error(Code::corrupt_input, "tokenizer: {} token types for {} tokens", data.types.size(), n);
   types_.reserve(n);
@@ -133,8 +132,8 @@ Status Vocabulary::add_merges(const TokenizerData& data) {
   if (data.merges.size() > max_merges)
     return error(Code::corrupt_input, "tokenizer: {} merges, the limit is {}", data.merges.size(), max_merges);
   merger_.reserve(data.merges.size());
-  // Merges may also build user-defined tokens (converters give that type to added tokens that were ordinary before), but
-  // never control tokens: ordinary text must not turn into those.
+  // Merges may also build user-defined tokens (converters give that type to added tokens that were ordinary before),
+  // but never control tokens: ordinary text must not turn into those.
   const auto find_piece = [this](std::string_view spelling) -> int32_t {
     if (const int32_t id = spelled(spelling); id >= 0) return id;
     const int32_t id = special(spelling);

@@ -45,7 +45,9 @@ class Vocabulary {
   int32_t unknown() const { return unknown_; }
   const Merger& merger() const { return merger_; }
   const std::vector<int32_t>& special_ids() const { return special_ids_; }
-  bool is_special_type(int32_t id) const { return type(id) == TokenType::control || type(id) == TokenType::user_defined; }
+  bool is_special_type(int32_t id) const {
+    return type(id) == TokenType::control || type(id) == TokenType::user_defined;
+  }
 
  private:
   Status add_tokens(const TokenizerData& data);
@@ -55,7 +57,7 @@ class Vocabulary {
   std::string arena_;              // all token bytes, joined
   std::vector<uint32_t> offsets_;  // size() + 1
   std::vector<TokenType> types_;
-  std::vector<bool> literal_;      // ordinary, but spelled outside the byte alphabet: decodes, never comes out of text
+  std::vector<bool> literal_;  // ordinary, but spelled outside the byte alphabet: decodes, never comes out of text
   TextIndex words_, literals_, specials_;
   std::vector<int32_t> special_ids_;
   std::array<int32_t, 256> byte_tokens_{};

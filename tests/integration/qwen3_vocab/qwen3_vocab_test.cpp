@@ -36,7 +36,8 @@ TEST_F(Qwen3Vocab, GivesTheSameIds) {
   const json golden = json::parse(file);
   ASSERT_GT(golden["cases"].size(), 300u);
   for (const json& item : golden["cases"])
-    EXPECT_EQ(tokenizer_->encode(item["text"].get<std::string>()), item["ids"].get<std::vector<int32_t>>()) << item["text"];
+    EXPECT_EQ(tokenizer_->encode(item["text"].get<std::string>()), item["ids"].get<std::vector<int32_t>>())
+        << item["text"];
 }
 
 TEST_F(Qwen3Vocab, HasThePublishedShape) {

@@ -77,7 +77,11 @@ TEST(StreamDecoder, LeavesOutControlTokensUnlessAsked) {
 
 TEST(StreamUtf8, ReplacesMaximalSubparts) {
   // The example of the Unicode standard, table 3-8 and its neighbours.
-  EXPECT_EQ(sanitize_utf8("a\xF1\x80\x80\xE1\x80\xC2" "b\x80" "c\x80\xBF" "d"), "a\uFFFD\uFFFD\uFFFDb\uFFFDc\uFFFD\uFFFDd");
+  EXPECT_EQ(sanitize_utf8("a\xF1\x80\x80\xE1\x80\xC2"
+                          "b\x80"
+                          "c\x80\xBF"
+                          "d"),
+            "a\uFFFD\uFFFD\uFFFDb\uFFFDc\uFFFD\uFFFDd");
   EXPECT_EQ(sanitize_utf8("\xC0\xAF"), "\uFFFD\uFFFD");
   EXPECT_EQ(sanitize_utf8("\xED\xA0\x80"), "\uFFFD\uFFFD\uFFFD") << "surrogate";
   EXPECT_EQ(sanitize_utf8("\xF4\x90\x80\x80"), "\uFFFD\uFFFD\uFFFD\uFFFD") << "past U+10FFFF";

@@ -46,7 +46,8 @@ TEST(TokenizerBadInput, TokensAndTypes) {
 }
 
 TEST(TokenizerBadInput, ByteTokensNeedTwoHexDigits) {
-  for (const char* text : {"<0x-1>", "<0xZZ>", "<0x>", "<0x1>", "<0x001>", "<0x 1>", "<0x+1>", "ab", "", "<0X41>", "<0x41"}) {
+  for (const char* text :
+       {"<0x-1>", "<0xZZ>", "<0x>", "<0x1>", "<0x001>", "<0x 1>", "<0x+1>", "ab", "", "<0X41>", "<0x41"}) {
     TokenizerData data{.pre = "qwen2", .tokens = {text}, .types = {6}};
     expect_refused(data, Code::corrupt_input, "byte token 0");
   }
@@ -177,21 +178,23 @@ TEST_F(HuggingFaceFolder, RefusesWhatWouldChangeIds) {
 
 TEST_F(HuggingFaceFolder, RefusesWhatIsBroken) {
   const std::pair<const char*, const char*> edits[] = {
-      {"/model/vocab", "[]"},       {"/model/vocab", "{}"},         {"/model/merges", "7"},
-      {"/model/vocab/a", "-1"},     {"/model/vocab/a", "0.5"},      {"/model/vocab/a", "1"},
-      {"/model/vocab/a", "\"0\""},  {"/model/vocab/a", "9999999"},  {"/model/vocab/a", "18446744073709551615"},
-      {"/model/merges/0", "5"},     {"/model/merges/0", R"(["a"])"}, {"/added_tokens", "{}"},
+      {"/model/vocab", "[]"},       {"/model/vocab", "{}"},           {"/model/merges", "7"},
+      {"/model/vocab/a", "-1"},     {"/model/vocab/a", "0.5"},        {"/model/vocab/a", "1"},
+      {"/model/vocab/a", "\"0\""},  {"/model/vocab/a", "9999999"},    {"/model/vocab/a", "18446744073709551615"},
+      {"/model/merges/0", "5"},     {"/model/merges/0", R"(["a"])"},  {"/added_tokens", "{}"},
       {"/added_tokens/0/id", "-3"}, {"/added_tokens/0/content", "1"}, {"/added_tokens/0", "null"},
   };
   for (const auto& [where, value] : edits) {
     json root = small();
     root[json::json_pointer(where)] = json::parse(value);
-    if (std::string_view(where) == "/model/vocab" && root["model"]["vocab"].empty()) root["added_tokens"] = json::array();
+    if (std::string_view(where) == "/model/vocab" && root["model"]["vocab"].empty())
+      root["added_tokens"] = json::array();
     const auto data = read(root);
     ASSERT_FALSE(data) << where << " " << value;
     EXPECT_EQ(data.status().code(), Code::corrupt_input) << where << ": " << data.status().message();
   }
-  for (const std::string& text : {std::string(), std::string("[]"), std::string("{\"model\":"), std::string("\xff\xfe"), std::string(2'000'000, '[')}) {
+  for (const std::string& text : {std::string(), std::string("[]"), std::string("{\"model\":"), std::string("\xff\xfe"),
+                                  std::string(2'000'000, '[')}) {
     write("tokenizer.json", text);
     const auto data = read_tokenizer_json(folder_);
     ASSERT_FALSE(data);

@@ -50,7 +50,8 @@ TEST(TokenizerGolden, NormalisesToNfcOnlyWhenTheVocabularySaysSo) {
   for (const json& item : expected["cases"]) {
     const bool changed = item.contains("ids_after_nfc");
     n_changed += changed;
-    EXPECT_EQ(tokenizer->encode(from_hex(item["utf8_hex"])), item[changed ? "ids_after_nfc" : "ids"].get<std::vector<int32_t>>())
+    EXPECT_EQ(tokenizer->encode(from_hex(item["utf8_hex"])),
+              item[changed ? "ids_after_nfc" : "ids"].get<std::vector<int32_t>>())
         << item["text"];
   }
   EXPECT_EQ(n_changed, 7);

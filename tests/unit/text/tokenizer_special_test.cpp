@@ -105,7 +105,8 @@ TEST(TokenizerSpecial, MatcherEqualsAPlainSearch) {
     std::vector<std::string> patterns;
     for (size_t n = 1 + random() % 5; n > 0; --n) patterns.push_back(word(6));
     const std::string text = word(14);
-    const MultiMatch matcher(std::vector<std::string_view>(patterns.begin(), patterns.end()), MultiMatch::Kind::first_start);
+    const MultiMatch matcher(std::vector<std::string_view>(patterns.begin(), patterns.end()),
+                             MultiMatch::Kind::first_start);
     size_t begin = std::string::npos, length = 0;
     for (const std::string& pattern : patterns) {
       const size_t at = pattern.empty() ? std::string::npos : text.find(pattern);

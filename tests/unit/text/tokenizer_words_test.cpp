@@ -60,8 +60,9 @@ const std::vector<std::pair<std::string, std::string>>& published() {
   static const std::vector<std::pair<std::string, std::string>> list = {
       {"qwen2", std::string(contractions) + letters_or_symbols + R"(\p{N})" + rest},
       {"llama-bpe", std::string(contractions) + letters_or_symbols + R"(\p{N}{1,3})" + rest},
-      {"qwen35", std::string(contractions) +
-                     R"(|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"},
+      {"qwen35",
+       std::string(contractions) +
+           R"(|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"},
       {"gpt-2", R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)"},
   };
   return list;
@@ -69,8 +70,10 @@ const std::vector<std::pair<std::string, std::string>>& published() {
 
 TEST(TokenizerWords, EqualThePublishedExpressionsOnRandomText) {
   const std::vector<std::string> atoms = {
-      " ", " ", " ", "\n", "\r", "\t", "\v", "\u00a0", "\u3000", "\u2028", "\u0085", "a", "b", "S", "'", "'", "'s", "'Re", "'ve", "'LL", "'D", "'m", "'T",
-      "ſ", "é", "日", "न", "\u094d", "\u0301", "\u20e3", "1", "2", "٣", "½", "Ⅷ", "𝟙", "𐐀", ".", "!", "(", "🙂", "\u200d", "\u200b", "—", "_", "\ue000", "l", "r", "v", "e"};
+      " ", " ",      " ",      "\n",     "\r",  "\t",  "\v",     "\u00a0", "\u3000", "\u2028", "\u0085", "a", "b",
+      "S", "'",      "'",      "'s",     "'Re", "'ve", "'LL",    "'D",     "'m",     "'T",     "ſ",      "é", "日",
+      "न", "\u094d", "\u0301", "\u20e3", "1",   "2",   "٣",      "½",      "Ⅷ",      "𝟙",      "𐐀",      ".", "!",
+      "(", "🙂",   "\u200d", "\u200b", "—",   "_",   "\ue000", "l",      "r",      "v",      "e"};
   std::mt19937 random(3);
   for (const auto& [pre, pattern] : published()) {
     const Regex regex(pattern.c_str());
@@ -83,7 +86,10 @@ TEST(TokenizerWords, EqualThePublishedExpressionsOnRandomText) {
 }
 
 TEST(TokenizerWords, InvalidBytesAreSymbols) {
-  EXPECT_EQ(scan("qwen2", "a\xff\xff" "b"), (std::vector<std::string>{"a", "\xff\xff", "b"}));
+  EXPECT_EQ(scan("qwen2",
+                 "a\xff\xff"
+                 "b"),
+            (std::vector<std::string>{"a", "\xff\xff", "b"}));
   EXPECT_EQ(scan("qwen2", " \xe2\x82"), (std::vector<std::string>{" \xe2\x82"}));
   EXPECT_EQ(scan("qwen2", "\xed\xa0\x80"), (std::vector<std::string>{"\xed\xa0\x80"})) << "a surrogate is no letter";
 }
@@ -104,7 +110,8 @@ TEST(TokenizerWords, UnknownNamesListTheKnownOnes) {
 
 TEST(TokenizerWords, KnownExpressionsNameTheirRules) {
   for (const auto& [pre, pattern] : published())
-    EXPECT_EQ(pre_name_of_regex(pattern), pre == "llama-bpe" ? "glm4" : pre) << "without ignore_merges llama-3's cuts are glm4's";
+    EXPECT_EQ(pre_name_of_regex(pattern), pre == "llama-bpe" ? "glm4" : pre)
+        << "without ignore_merges llama-3's cuts are glm4's";
   EXPECT_EQ(pre_name_of_regex("(a+)+$"), "");
 }
 
