@@ -160,16 +160,20 @@ Interpreter::Flow Interpreter::run_loop(const Stmt& stmt, const Value& iterable,
     };
   }
   static const std::string kLoop = "loop";
+  bool completed_one = false;
   int loop_symbol = ast_.symbols.find(kLoop);
   for (; loop->index0 < loop->n_items; ++loop->index0) {
     heap_.step();
     scope_ = nested(outer);
     if (loop_symbol >= 0) scope_->set(loop_symbol, Value::object(Kind::loop, loop));
     assign(*stmt.exprs[0], loop->items[loop->index0]);
-    if (execute(stmt.branches[0]) == Flow::loop_break) break;
+    Flow body_flow = execute(stmt.branches[0]);
+    if (body_flow == Flow::loop_break) break;
+    completed_one |= body_flow == Flow::normal;
   }
   Flow flow = Flow::normal;
-  if (loop->n_items == 0) {
+  // As in Jinja, `else` runs unless some round reached the end of the body.
+  if (!completed_one) {
     scope_ = nested(outer);
     flow = execute(stmt.branches[1]);
   }

@@ -146,12 +146,15 @@ Value f_striptags(BuiltinCall& c) {
   return c.heap.string(std::move(joined));
 }
 
-void quote_url(std::string& out, std::string_view text, bool slash_is_safe) {
+// A path keeps its slashes; in a query a space becomes '+'.
+void quote_url(std::string& out, std::string_view text, bool is_query) {
   for (char ch : text) {
-    bool safe = (ch >= 'a' && ch <= 'z') || (ch >= 'A' && ch <= 'Z') || (ch >= '0' && ch <= '9') || (ch == '/' && slash_is_safe) ||
+    bool safe = (ch >= 'a' && ch <= 'z') || (ch >= 'A' && ch <= 'Z') || (ch >= '0' && ch <= '9') || (ch == '/' && !is_query) ||
                 std::string_view("_.-~").find(ch) != std::string_view::npos;
     if (safe) {
       out.push_back(ch);
+    } else if (ch == ' ' && is_query) {
+      out.push_back('+');
     } else {
       out += fmt::format("%{:02X}", static_cast<unsigned char>(ch));
     }
@@ -161,7 +164,7 @@ void quote_url(std::string& out, std::string_view text, bool slash_is_safe) {
 Value f_urlencode(BuiltinCall& c) {
   std::string out;
   if (!c.self.is_mapping() && !c.self.is_sequence()) {
-    quote_url(out, self_text(c), true);
+    quote_url(out, self_text(c), false);
     return c.heap.string(std::move(out));
   }
   std::vector<std::pair<Value, Value>> pairs;
@@ -176,9 +179,9 @@ Value f_urlencode(BuiltinCall& c) {
   }
   for (auto& [key, value] : pairs) {
     if (!out.empty()) out.push_back('&');
-    quote_url(out, c.in.text_of(key), false);
+    quote_url(out, c.in.text_of(key), true);
     out.push_back('=');
-    quote_url(out, c.in.text_of(value), false);
+    quote_url(out, c.in.text_of(value), true);
     c.heap.reserve(out.size());
   }
   return c.heap.string(std::move(out));

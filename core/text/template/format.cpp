@@ -13,7 +13,8 @@ std::string real_text(double value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
   char buffer[64];
-  auto end = std::to_chars(buffer, buffer + sizeof(buffer), value, std::chars_format::scientific).ptr;
+  auto end = std::to_chars(buffer, buffer + sizeof(buffer) - 1, value, std::chars_format::scientific).ptr;
+  *end = '\0';
   std::string_view text(buffer, static_cast<size_t>(end - buffer));
   size_t e = text.find('e');
   int exponent = std::atoi(buffer + e + 1);
