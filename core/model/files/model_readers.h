@@ -26,7 +26,8 @@ class SafetensorsModelReader {
 
  private:
   static Status read_index(ModelFile& model, const std::filesystem::path& index, const OpenOptions& options);
-  static Status add_file(ModelFile& model, MappedFile file);
+  enum class Naming { as_is, canonical, detect };
+  static Status add_file(ModelFile& model, MappedFile file, Naming naming);
 };
 
 /// GGUF name of a Hugging Face tensor name of the qwen and llama families ("model.layers.3.self_attn.q_proj.weight" ->

@@ -57,7 +57,7 @@ Status nothing_to_read(const fs::path& folder, const std::string& name) {
 
 }  // namespace
 
-Status SafetensorsModelReader::add_file(ModelFile& model, MappedFile file) {
+Status SafetensorsModelReader::add_file(ModelFile& model, MappedFile file, Naming naming) {
   if (const std::string_view what = foreign_format(file.bytes()); !what.empty()) {
     return error(Code::unsupported, "{}: header: expected safetensors but this is {}", file.name(), what)
         .with_hint(what.find("pickle") != what.npos
@@ -68,11 +68,13 @@ Status SafetensorsModelReader::add_file(ModelFile& model, MappedFile file) {
   TURBO_ASSIGN(SafetensorsContents contents, read_safetensors(file.bytes(), name, uint32_t(model.files_.size())));
   model.files_.push_back(std::move(file));
   // Only whole models get canonical names: in a draft head "lm_head" and its like are the head's own.
-  const bool whole = std::any_of(contents.tensors.begin(), contents.tensors.end(),
-                                 [](const Tensor& tensor) { return tensor.name.starts_with("model."); }) ||
-                     model.files_.size() > 1;
+  if (naming == Naming::detect) {
+    const bool whole = std::any_of(contents.tensors.begin(), contents.tensors.end(),
+                                   [](const Tensor& tensor) { return tensor.name.starts_with("model."); });
+    naming = whole ? Naming::canonical : Naming::as_is;
+  }
   for (Tensor& tensor : contents.tensors) {
-    std::string canonical = whole ? canonical_tensor_name(tensor.name) : std::string();
+    std::string canonical = naming == Naming::canonical ? canonical_tensor_name(tensor.name) : std::string();
     if (!canonical.empty() && canonical != tensor.name) {
       tensor.source_name = std::move(tensor.name);
       tensor.name = std::move(canonical);
@@ -88,7 +90,7 @@ Result<std::unique_ptr<ModelFile>> SafetensorsModelReader::read_file(MappedFile 
   model->path_ = path;
   model->folder_ = path.parent_path();
   model->name_ = file.name();
-  TURBO_RETURN_IF_ERROR(add_file(*model, std::move(file)));
+  TURBO_RETURN_IF_ERROR(add_file(*model, std::move(file), Naming::detect));
   if (!path.empty() && is_file(model->folder_ / "config.json")) {
     TURBO_ASSIGN(model->config_json_, read_text_file(model->folder_ / "config.json", limits::json_bytes));
   }
@@ -116,7 +118,7 @@ Result<std::unique_ptr<ModelFile>> SafetensorsModelReader::read_folder(const fs:
     single = folder / found[0];
   }
   TURBO_ASSIGN(MappedFile file, MappedFile::open(single, options.use_mmap));
-  TURBO_RETURN_IF_ERROR(add_file(*model, std::move(file)));
+  TURBO_RETURN_IF_ERROR(add_file(*model, std::move(file), Naming::detect));
   return model;
 }
 
@@ -130,10 +132,12 @@ Status SafetensorsModelReader::read_index(ModelFile& model, const fs::path& inde
   };
   const auto map = document.find("weight_map");
   if (map == document.end() || !map->is_object() || map->empty()) return corrupt("expected an object 'weight_map' with entries");
+  Naming naming = Naming::as_is;
   std::map<std::string, uint64_t> shards;  // file name -> number of tensors that the index places in it
   for (const auto& [tensor, shard] : map->items()) {
     if (!shard.is_string()) return corrupt(fmt::format("tensor '{}': expected a file name", printable(tensor)));
     ++shards[shard.get<std::string>()];
+    if (tensor.starts_with("model.")) naming = Naming::canonical;
   }
   if (shards.size() > limits::files) {
     return error(Code::resource_exhausted, "{}: expected at most {} files but found {}", name, limits::files, shards.size());
@@ -142,7 +146,7 @@ Status SafetensorsModelReader::read_index(ModelFile& model, const fs::path& inde
     TURBO_ASSIGN(const fs::path path, file_inside(model.folder_, shard, name));
     TURBO_ASSIGN(MappedFile file, MappedFile::open(path, options.use_mmap));
     const size_t before = model.tensors_.size();
-    TURBO_RETURN_IF_ERROR(add_file(model, std::move(file)));
+    TURBO_RETURN_IF_ERROR(add_file(model, std::move(file), naming));
     for (size_t i = before; i < model.tensors_.size(); ++i) {
       const Tensor& tensor = model.tensors_[i];
       const auto listed = map->find(tensor.source_name.empty() ? tensor.name : tensor.source_name);

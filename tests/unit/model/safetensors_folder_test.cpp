@@ -83,10 +83,11 @@ TEST(SafetensorsFolder, TwoNamesForOneTensorAreRefused) {
 struct Sharded : TempFolder {
   Sharded() {
     write("config.json", "{}");
-    write("model-00001-of-00002.safetensors", file_of({"model.norm.weight", "a"}));
-    write("model-00002-of-00002.safetensors", file_of({"lm_head.weight"}));
-    index(R"("model.norm.weight":"model-00001-of-00002.safetensors","a":"model-00001-of-00002.safetensors",)"
-          R"("lm_head.weight":"model-00002-of-00002.safetensors")");
+    // The head comes first: names are decided by the whole index, not by one shard.
+    write("model-00001-of-00002.safetensors", file_of({"lm_head.weight"}));
+    write("model-00002-of-00002.safetensors", file_of({"model.norm.weight", "a"}));
+    index(R"("model.norm.weight":"model-00002-of-00002.safetensors","a":"model-00002-of-00002.safetensors",)"
+          R"("lm_head.weight":"model-00001-of-00002.safetensors")");
   }
   void index(const std::string& entries) const {
     write("model.safetensors.index.json", R"({"metadata":{"total_size":3},"weight_map":{)" + entries + "}}");
@@ -102,7 +103,7 @@ TEST(SafetensorsIndex, ReadsShards) {
   ASSERT_TRUE(file) << file.status().message();
   EXPECT_EQ((*file)->tensors().size(), 3u);
   EXPECT_EQ((*file)->files().size(), 2u);
-  EXPECT_EQ((*file)->find("output.weight")->file_index, 1u);
+  EXPECT_EQ((*file)->find("output.weight")->file_index, 0u);
   EXPECT_TRUE((*file)->find("output_norm.weight"));
 }
 
@@ -123,9 +124,9 @@ TEST(SafetensorsIndex, NamesStayInsideTheFolder) {  // S6, G15
 
 TEST(SafetensorsIndex, MustAgreeWithTheFiles) {  // S6
   Sharded f;
-  f.index(R"("a":"model-00001-of-00002.safetensors")");
-  f.refused(corrupt_input, {"tensor 'output_norm.weight'", "does not place it there"});
-  f.index(R"("a":"model-00001-of-00002.safetensors","model.norm.weight":"model-00001-of-00002.safetensors","more":"model-00001-of-00002.safetensors")");
+  f.index(R"("a":"model-00002-of-00002.safetensors")");
+  f.refused(corrupt_input, {"tensor 'model.norm.weight'", "does not place it there"});
+  f.index(R"("a":"model-00002-of-00002.safetensors","model.norm.weight":"model-00002-of-00002.safetensors","more":"model-00002-of-00002.safetensors")");
   f.refused(corrupt_input, {"expected 3 tensors but found 2"});
   f.index(R"("a":1)");
   f.refused(corrupt_input, {"tensor 'a'", "file name"});
