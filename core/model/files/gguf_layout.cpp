@@ -195,7 +195,7 @@ Result<std::vector<Tensor>> lay_out_tensors(std::vector<GgufDescriptor> descript
 
   std::vector<Tensor> tensors;
   tensors.reserve(descriptors.size());
-  bool wide_q2 = false;
+  bool wide_q2 = false, narrow_q2 = false;
   for (GgufDescriptor& from : descriptors) {
     const TypeInfo& info = Layout::info_of(from.type_number, reading);
     Tensor tensor;
@@ -206,7 +206,14 @@ Result<std::vector<Tensor>> lay_out_tensors(std::vector<GgufDescriptor> descript
     tensor.data = data.data() + from.offset;
     tensor.file_index = file_index;
     wide_q2 |= info.number == type::q2_0_g128;
+    narrow_q2 |= info.number == type::q2_0_g64;
     tensors.push_back(std::move(tensor));
+  }
+  if (narrow_q2 && marked_scale_last(metadata)) {
+    return error(Code::unsupported,
+                 "{}: tensor table: the metadata promises blocks of 34 bytes under type number 42 but the offsets show 18 bytes",
+                 name)
+        .with_hint(kDamaged);
   }
   if (wide_q2) {
     TURBO_ASSIGN(const uint32_t place, scale_place(tensors, metadata, name));

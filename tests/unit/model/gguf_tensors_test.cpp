@@ -186,6 +186,7 @@ TEST(GgufType42, ScaleLast) {
   ASSERT_TRUE(sampled) << sampled.status().message();
   EXPECT_EQ((*sampled)->find("w")->type, type::q2_0_g128_scale_last);
   expect_failure(with_42(ternary_blocks(64, false), {128, 64}, "TQ2_0_G128").status(), unsupported, {"scale comes last"});
+  expect_failure(with_42(std::string(128 * 18, '\0'), {128, 64}, "TQ2_0_G128").status(), unsupported, {"34 bytes", "18 bytes"});
 
   GgufWriter w;
   w.text("oxibonsai.quant_format", "any").tensor("w", {128, 64}, 42, ternary_blocks(64, true)).tensor("z", {32}, 0);
