@@ -11,9 +11,10 @@ namespace turbo::model {
 
 class GgufModelReader {
  public:
-  /// `first` is the file at `path`, already open and known to begin with the GGUF magic. For a part of a split model the other
-  /// parts are opened from the same folder.
-  static Result<std::unique_ptr<ModelFile>> read(MappedFile first, const std::filesystem::path& path, const OpenOptions& options);
+  /// `first` is the file at `path`, already open and known to begin with the GGUF magic. For a part of a split model
+  /// the other parts are opened from the same folder.
+  static Result<std::unique_ptr<ModelFile>> read(MappedFile first, const std::filesystem::path& path,
+                                                 const OpenOptions& options);
 
  private:
   static Status read_parts(ModelFile& model, MappedFile first, const OpenOptions& options);
@@ -21,7 +22,8 @@ class GgufModelReader {
 
 class SafetensorsModelReader {
  public:
-  static Result<std::unique_ptr<ModelFile>> read_folder(const std::filesystem::path& folder, const OpenOptions& options);
+  static Result<std::unique_ptr<ModelFile>> read_folder(const std::filesystem::path& folder,
+                                                        const OpenOptions& options);
   static Result<std::unique_ptr<ModelFile>> read_file(MappedFile file, const std::filesystem::path& path);
 
  private:

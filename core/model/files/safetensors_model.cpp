@@ -31,7 +31,8 @@ std::vector<std::string> files_ending(const fs::path& folder, std::string_view e
   std::vector<std::string> names;
   std::error_code failed;
   uint64_t seen = 0;
-  for (fs::directory_iterator at(folder, failed), end; !failed && at != end && seen < 10'000; at.increment(failed), ++seen) {
+  for (fs::directory_iterator at(folder, failed), end; !failed && at != end && seen < 10'000;
+       at.increment(failed), ++seen) {
     const std::string name = at->path().filename().string();
     if (name.ends_with(extension) && is_file(at->path())) names.push_back(name);
   }
@@ -42,12 +43,14 @@ std::vector<std::string> files_ending(const fs::path& folder, std::string_view e
 /// Why a folder without usable weights is refused, and what to do instead.
 Status nothing_to_read(const fs::path& folder, const std::string& name) {
   if (const auto found = files_ending(folder, ".gguf"); !found.empty()) {
-    return error(Code::invalid_argument, "{}: expected a folder with config.json and safetensors but found GGUF files", name)
+    return error(Code::invalid_argument, "{}: expected a folder with config.json and safetensors but found GGUF files",
+                 name)
         .with_hint(fmt::format("give the file itself: {}", printable((folder / found[0]).string(), 400)));
   }
   for (const char* extension : {".bin", ".pt", ".pth", ".pkl", ".ckpt"}) {
     if (const auto found = files_ending(folder, extension); !found.empty()) {
-      return error(Code::unsupported, "{}: expected safetensors files but found '{}', which is a pickle", name, printable(found[0]))
+      return error(Code::unsupported, "{}: expected safetensors files but found '{}', which is a pickle", name,
+                   printable(found[0]))
           .with_hint("turbo never loads pickle, which can run code; use the model's GGUF or safetensors files");
     }
   }
@@ -97,7 +100,8 @@ Result<std::unique_ptr<ModelFile>> SafetensorsModelReader::read_file(MappedFile 
   return model;
 }
 
-Result<std::unique_ptr<ModelFile>> SafetensorsModelReader::read_folder(const fs::path& folder, const OpenOptions& options) {
+Result<std::unique_ptr<ModelFile>> SafetensorsModelReader::read_folder(const fs::path& folder,
+                                                                       const OpenOptions& options) {
   std::unique_ptr<ModelFile> model(new ModelFile());
   model->format_ = Format::safetensors;
   model->path_ = folder;
@@ -131,7 +135,8 @@ Status SafetensorsModelReader::read_index(ModelFile& model, const fs::path& inde
         .with_hint("the index and the files do not belong together; download the model again");
   };
   const auto map = document.find("weight_map");
-  if (map == document.end() || !map->is_object() || map->empty()) return corrupt("expected an object 'weight_map' with entries");
+  if (map == document.end() || !map->is_object() || map->empty())
+    return corrupt("expected an object 'weight_map' with entries");
   Naming naming = Naming::as_is;
   std::map<std::string, uint64_t> shards;  // file name -> number of tensors that the index places in it
   for (const auto& [tensor, shard] : map->items()) {
@@ -140,7 +145,8 @@ Status SafetensorsModelReader::read_index(ModelFile& model, const fs::path& inde
     if (tensor.starts_with("model.")) naming = Naming::canonical;
   }
   if (shards.size() > limits::files) {
-    return error(Code::resource_exhausted, "{}: expected at most {} files but found {}", name, limits::files, shards.size());
+    return error(Code::resource_exhausted, "{}: expected at most {} files but found {}", name, limits::files,
+                 shards.size());
   }
   for (const auto& [shard, n_tensors] : shards) {
     TURBO_ASSIGN(const fs::path path, file_inside(model.folder_, shard, name));
@@ -151,8 +157,8 @@ Status SafetensorsModelReader::read_index(ModelFile& model, const fs::path& inde
       const Tensor& tensor = model.tensors_[i];
       const auto listed = map->find(tensor.source_name.empty() ? tensor.name : tensor.source_name);
       if (listed == map->end() || *listed != shard) {
-        return corrupt(fmt::format("tensor '{}': it is in '{}' but the index does not place it there", printable(tensor.name),
-                                   printable(shard)));
+        return corrupt(fmt::format("tensor '{}': it is in '{}' but the index does not place it there",
+                                   printable(tensor.name), printable(shard)));
       }
     }
     if (model.tensors_.size() - before != n_tensors) {

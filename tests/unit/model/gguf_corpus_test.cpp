@@ -11,9 +11,11 @@
 namespace turbo::model::testing {
 namespace {
 
-size_t for_each_file(const char* corpus, const std::function<void(const std::string& name, const std::string& bytes)>& use) {
+size_t for_each_file(const char* corpus,
+                     const std::function<void(const std::string& name, const std::string& bytes)>& use) {
   size_t n = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(TURBO_TEST_DATA) / "fuzz" / "corpus" / corpus)) {
+  for (const auto& entry :
+       std::filesystem::directory_iterator(std::filesystem::path(TURBO_TEST_DATA) / "fuzz" / "corpus" / corpus)) {
     std::ifstream in(entry.path(), std::ios::binary);
     use(entry.path().filename().string(), std::string(std::istreambuf_iterator<char>(in), {}));
     ++n;
