@@ -1,8 +1,8 @@
 // Everything a forward pass needs to know about a model, read from its file and checked.
 //
-// read_config() accepts GGUF metadata and Hugging Face config.json (the spellings of transformers 4 and 5). A config that it returns
-// is consistent: hyper-parameters are inside fixed limits, and every tensor that the architecture needs is there with the shape and
-// kind of type that follow from them. Plain data, usable from any thread.
+// read_config() accepts GGUF metadata and Hugging Face config.json (the spellings of transformers 4 and 5). A config
+// that it returns is consistent: hyper-parameters are inside fixed limits, and every tensor that the architecture needs
+// is there with the shape and kind of type that follow from them. Plain data, usable from any thread.
 #pragma once
 
 #include <cstdint>
@@ -28,11 +28,11 @@ struct RopeConfig {
   double factor = 1.0;
   uint32_t original_context = 0;  // tokens; yarn and llama3
   // YaRN (arXiv 2309.00071)
-  double extrapolation = 1.0;   // weight of the unscaled frequencies
+  double extrapolation = 1.0;  // weight of the unscaled frequencies
   double attention_factor = 1.0;
   double beta_fast = 32.0, beta_slow = 1.0;
   double log_multiplier = 0.0;
-  bool truncate_range = true;   // correction range rounded to whole pairs
+  bool truncate_range = true;  // correction range rounded to whole pairs
   // Llama 3
   double low_freq_factor = 1.0, high_freq_factor = 4.0;
   std::vector<float> divisors;  // of the frequencies (rope_freqs.weight), dims / 2 or none
@@ -73,8 +73,8 @@ struct ModelConfig {
 /// Names that read_config accepts, sorted.
 std::span<const std::string> supported_architectures();
 
-/// Errors: unsupported (architecture, rope scaling, extra tensors), corrupt_input (a value or shape is wrong), not_found (a key or
-/// tensor is missing).
+/// Errors: unsupported (architecture, rope scaling, extra tensors), corrupt_input (a value or shape is wrong),
+/// not_found (a key or tensor is missing).
 Result<ModelConfig> read_config(const ModelFile& file);
 
 /// A tensor that an architecture has, as its shape follows from a config.

@@ -30,8 +30,9 @@ class GgufKeys {
 
   Status refuse(std::string_view key, std::string_view why, Code code = Code::corrupt_input) const {
     return error(code, "{}: key '{}': {}", meta_.source(), key, why)
-        .with_hint(code == Code::unsupported ? "use a plain model of this architecture"
-                                             : "the file was written by a faulty converter; convert or download it again");
+        .with_hint(code == Code::unsupported
+                       ? "use a plain model of this architecture"
+                       : "the file was written by a faulty converter; convert or download it again");
   }
 
   /// A count that must be there and at least 1; the upper limits come later, for all formats alike.
@@ -46,7 +47,8 @@ class GgufKeys {
     if (!found || found->type != ValueType::array) return read_count(name, value);
     TURBO_ASSIGN(const auto per_layer, meta_.get_unsigneds(key(name)));
     if (per_layer.size() != config_.n_layers) {
-      return refuse(key(name), fmt::format("expected {} elements, one per layer, but found {}", config_.n_layers, per_layer.size()));
+      return refuse(key(name), fmt::format("expected {} elements, one per layer, but found {}", config_.n_layers,
+                                           per_layer.size()));
     }
     for (uint64_t element : per_layer) {
       if (element != per_layer[0]) {
@@ -78,8 +80,9 @@ class GgufKeys {
     TURBO_ASSIGN(const auto key_length, meta_.optional_u32(key("attention.key_length")));
     TURBO_ASSIGN(const auto value_length, meta_.optional_u32(key("attention.value_length")));
     if ((!key_length || !value_length) && config_.n_embd % config_.n_heads != 0) {
-      return refuse(key("attention.head_count"), fmt::format("expected a divisor of the embedding length {} but found {}",
-                                                             config_.n_embd, config_.n_heads));
+      return refuse(
+          key("attention.head_count"),
+          fmt::format("expected a divisor of the embedding length {} but found {}", config_.n_embd, config_.n_heads));
     }
     config_.head_dim_k = key_length.value_or(config_.n_embd / config_.n_heads);
     config_.head_dim_v = value_length.value_or(config_.n_embd / config_.n_heads);
@@ -90,8 +93,10 @@ class GgufKeys {
     for (const char* name : {"attention.sliding_window", "expert_count"}) {
       TURBO_ASSIGN(const auto value, meta_.optional_unsigned(key(name)));
       if (value.value_or(0) != 0) {
-        return refuse(key(name), fmt::format("expected none but found {}: turbo does not run this kind of {} model", *value,
-                                             config_.architecture), Code::unsupported);
+        return refuse(key(name),
+                      fmt::format("expected none but found {}: turbo does not run this kind of {} model", *value,
+                                  config_.architecture),
+                      Code::unsupported);
       }
     }
     return Status::ok();
@@ -125,8 +130,8 @@ class GgufKeys {
       rope.scaling = RopeScaling::yarn;
       return read_yarn();
     } else {
-      return refuse(key("rope.scaling.type"), fmt::format("expected none, linear or yarn but found '{}'", printable(kind)),
-                    Code::unsupported);
+      return refuse(key("rope.scaling.type"),
+                    fmt::format("expected none, linear or yarn but found '{}'", printable(kind)), Code::unsupported);
     }
     return Status::ok();
   }
@@ -156,17 +161,22 @@ class GgufKeys {
     config_.vocab_size = uint32_t(rows);
     TURBO_ASSIGN(const auto declared, meta_.optional_u32(key("vocab_size")));
     if (declared && *declared != rows) {
-      return refuse(key("vocab_size"), fmt::format("expected {}, the rows of token_embd.weight, but found {}", rows, *declared));
+      return refuse(key("vocab_size"),
+                    fmt::format("expected {}, the rows of token_embd.weight, but found {}", rows, *declared));
     }
     for (const char* name : {"tokenizer.ggml.tokens", "tokenizer.ggml.token_type", "tokenizer.ggml.scores"}) {
       const Value* value = meta_.find(name);
       if (!value) continue;
       uint64_t size = 0;
-      if (const auto* strings = std::get_if<StringArray>(&value->data)) size = strings->size();
-      else if (const auto* numbers = std::get_if<NumberArray>(&value->data)) size = numbers->size();
-      else return refuse(name, fmt::format("expected an array but found {}", value->type_text()));
+      if (const auto* strings = std::get_if<StringArray>(&value->data))
+        size = strings->size();
+      else if (const auto* numbers = std::get_if<NumberArray>(&value->data))
+        size = numbers->size();
+      else
+        return refuse(name, fmt::format("expected an array but found {}", value->type_text()));
       if (size != rows) {
-        return refuse(name, fmt::format("expected {} elements, the rows of token_embd.weight, but found {}", rows, size));
+        return refuse(name,
+                      fmt::format("expected {} elements, the rows of token_embd.weight, but found {}", rows, size));
       }
     }
     return read_special_ids();

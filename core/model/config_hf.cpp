@@ -30,7 +30,8 @@ class HfKeys {
 
  private:
   Status refuse(std::string_view key, std::string_view want, const json& found, Code code = Code::corrupt_input) const {
-    std::string shown = found.is_structured() ? std::string(found.type_name()) : found.dump(-1, ' ', false, json::error_handler_t::replace);
+    std::string shown = found.is_structured() ? std::string(found.type_name())
+                                              : found.dump(-1, ' ', false, json::error_handler_t::replace);
     return error(code, "{}: key '{}': expected {} but found {}", where_, key, want, printable(shown))
         .with_hint(code == Code::unsupported ? "use a plain model of this architecture"
                                              : "config.json is damaged or belongs to another model; download it again");
@@ -100,7 +101,8 @@ class HfKeys {
     } else if (c.architecture == "qwen3") {
       c.head_dim_k = 128;  // the default of this architecture, whatever the width
     } else if (c.n_embd % c.n_heads != 0) {
-      return refuse("num_attention_heads", fmt::format("a divisor of the hidden size {}", c.n_embd), root_["num_attention_heads"]);
+      return refuse("num_attention_heads", fmt::format("a divisor of the hidden size {}", c.n_embd),
+                    root_["num_attention_heads"]);
     } else {
       c.head_dim_k = c.n_embd / c.n_heads;
     }
@@ -123,8 +125,8 @@ class HfKeys {
     if (window) return refuse("use_sliding_window", "false", true, Code::unsupported);
     if (const json* layers = get(root_, "layer_types")) {
       if (!layers->is_array() || layers->size() != config_.n_layers) {
-        return error(Code::corrupt_input, "{}: key 'layer_types': expected {} elements, one per layer, but found {}", where_,
-                     config_.n_layers, layers->is_array() ? layers->size() : 0);
+        return error(Code::corrupt_input, "{}: key 'layer_types': expected {} elements, one per layer, but found {}",
+                     where_, config_.n_layers, layers->is_array() ? layers->size() : 0);
       }
       for (const json& layer : *layers) {
         if (layer != "full_attention") return refuse("layer_types", "\"full_attention\"", layer, Code::unsupported);
@@ -165,7 +167,8 @@ class HfKeys {
     for (const char* key : {"type", "rope_type"}) {
       if (get(scaling, key)) TURBO_RETURN_IF_ERROR(read_text(scaling, key, &kind));
     }
-    if (get(scaling, "mrope_section")) return refuse("mrope_section", "text-only rotary embedding", scaling, Code::unsupported);
+    if (get(scaling, "mrope_section"))
+      return refuse("mrope_section", "text-only rotary embedding", scaling, Code::unsupported);
     if (kind == "default") return Status::ok();
     if (kind != "linear" && kind != "yarn" && kind != "llama3") {
       return refuse("rope_type", "default, linear, yarn or llama3", kind, Code::unsupported);

@@ -43,7 +43,8 @@ Status read_rope_divisors(const ModelFile& file, ModelConfig* config) {
   const Tensor* tensor = file.find("rope_freqs.weight");
   if (!tensor) return Status::ok();
   const auto refuse = [&](const std::string& want, const std::string& found) {
-    return error(Code::corrupt_input, "{}: tensor 'rope_freqs.weight': expected {} but found {}", file.name(), want, found)
+    return error(Code::corrupt_input, "{}: tensor 'rope_freqs.weight': expected {} but found {}", file.name(), want,
+                 found)
         .with_hint(kIncomplete);
   };
   if (tensor->type != type::f32) return refuse("type f32", std::string(type_name(tensor->type)));
@@ -64,8 +65,8 @@ void detect_options(const ModelFile& file, ModelConfig* config) {
   const bool gguf = file.format() == Format::gguf;
   if (gguf) config->tied_head = !file.find("output.weight");
   config->qk_norm = config->architecture == "qwen3";
-  config->qkv_bias = config->architecture == "qwen2" ||
-                     (config->architecture == "llama" && file.find("blk.0.attn_q.bias") != nullptr);
+  config->qkv_bias =
+      config->architecture == "qwen2" || (config->architecture == "llama" && file.find("blk.0.attn_q.bias") != nullptr);
   config->output_bias = config->architecture == "qwen2" && file.find("output.bias") != nullptr;
 }
 
@@ -75,10 +76,12 @@ Status refuse_extra(const ModelFile& file, const ModelConfig& config, const std:
   for (const Tensor& tensor : file.tensors()) {
     if (known.contains(tensor.name) || is_ignorable(file, config, tensor)) continue;
     const bool fused = tensor.name.ends_with(".attn_qkv.weight");
-    return error(Code::unsupported, "{}: tensor '{}': expected only tensors of the architecture {} with {} layers but found this one",
+    return error(Code::unsupported,
+                 "{}: tensor '{}': expected only tensors of the architecture {} with {} layers but found this one",
                  file.name(), printable(tensor.name), config.architecture, config.n_layers)
         .with_hint(fused ? "split the fused projection: convert the model to separate attn_q, attn_k and attn_v"
-                         : "ignoring it would change the model's output, so turbo refuses; use a plain model of this architecture");
+                         : "ignoring it would change the model's output, so turbo refuses; use a plain model of this "
+                           "architecture");
   }
   return Status::ok();
 }
@@ -89,7 +92,9 @@ std::vector<ExpectedTensor> expected_tensors(const ModelConfig& c) {
   const uint64_t d = c.n_embd, q = uint64_t(c.n_heads) * c.head_dim_k, k = uint64_t(c.n_kv_heads) * c.head_dim_k,
                  v = uint64_t(c.n_kv_heads) * c.head_dim_v, o = uint64_t(c.n_heads) * c.head_dim_v;
   std::vector<ExpectedTensor> list;
-  const auto matrix = [&](std::string name, uint64_t in, uint64_t out) { list.push_back({std::move(name), {in, out}, true, true}); };
+  const auto matrix = [&](std::string name, uint64_t in, uint64_t out) {
+    list.push_back({std::move(name), {in, out}, true, true});
+  };
   const auto vector = [&](std::string name, uint64_t n) { list.push_back({std::move(name), {n}, true, false}); };
   matrix("token_embd.weight", d, c.vocab_size);
   for (uint32_t i = 0; i < c.n_layers; ++i) {
@@ -126,7 +131,8 @@ Status bind_tensors(const ModelFile& file, ModelConfig* config) {
   if (file.tensors().size() / 9 < config->n_layers) {
     const std::string last = fmt::format("blk.{}.attn_norm.weight", config->n_layers - 1);
     if (!file.find(last)) {
-      return error(Code::not_found, "{}: tensor '{}' is missing: the model says it has {} layers", file.name(), last, config->n_layers)
+      return error(Code::not_found, "{}: tensor '{}' is missing: the model says it has {} layers", file.name(), last,
+                   config->n_layers)
           .with_hint(kIncomplete);
     }
   }
@@ -136,7 +142,8 @@ Status bind_tensors(const ModelFile& file, ModelConfig* config) {
     if (tensor) {
       TURBO_RETURN_IF_ERROR(check_tensor(file, *tensor, want));
     } else if (want.required) {
-      return error(Code::not_found, "{}: tensor '{}' is missing: expected shape {}", file.name(), want.name, shape_text(want.dims))
+      return error(Code::not_found, "{}: tensor '{}' is missing: expected shape {}", file.name(), want.name,
+                   shape_text(want.dims))
           .with_hint(kIncomplete);
     }
   }

@@ -40,7 +40,8 @@ class Layout {
       }
       // Numbers from 65536 on are this program's own and never valid in a file.
       if (number >= 0x10000 || !find_type(number)) {
-        return refuse(Code::unsupported, tensor, fmt::format("expected a known type but found type {}", int32_t(number)))
+        return refuse(Code::unsupported, tensor,
+                      fmt::format("expected a known type but found type {}", int32_t(number)))
             .with_hint("the file needs a newer turbo, or a type of another program's own");
       }
       has_40_ |= number == type::nvfp4;
@@ -63,16 +64,19 @@ class Layout {
     if (fitting.empty()) {
       Status why = replay(readings.front(), nullptr);
       if (readings.size() == 1) return why;
-      return why.with_hint("no known layout of the type numbers 40 and 42 fits the offsets in the file; " + std::string(kDamaged));
+      return why.with_hint("no known layout of the type numbers 40 and 42 fits the offsets in the file; " +
+                           std::string(kDamaged));
     }
     if (fitting.size() > 1) {
-      return error(Code::unsupported, "{}: tensor table: type number {} stands for several layouts and more than one fits this file",
+      return error(Code::unsupported,
+                   "{}: tensor table: type number {} stands for several layouts and more than one fits this file",
                    name_, has_42_ ? 42 : 40)
           .with_hint("use a file whose types have numbers of their own, such as Q1_0 (41) or PQ2_0 (142)");
     }
     const Reading& reading = fitting.front();
     if (reading.number_40 == &kObsoleteQ1Info || reading.number_42 == &kObsoleteQ1Info) {
-      return error(Code::unsupported, "{}: tensor table: type number {} is used for an obsolete 1-bit layout (32 weights in 6 bytes)",
+      return error(Code::unsupported,
+                   "{}: tensor table: type number {} is used for an obsolete 1-bit layout (32 weights in 6 bytes)",
                    name_, reading.number_42 == &kObsoleteQ1Info ? 42 : 40)
           .with_hint("download the current Q1_0 file of this model (type number 41)");
     }
@@ -91,8 +95,9 @@ class Layout {
     for (const GgufDescriptor& tensor : tensors_) {
       const TypeInfo& info = info_of(tensor.type_number, reading);
       if (tensor.dims[0] % info.block_weights != 0) {
-        return refuse(Code::corrupt_input, tensor, fmt::format("rows of {}: expected a multiple of {} elements but found {}",
-                                                               info.name, info.block_weights, tensor.dims[0]));
+        return refuse(Code::corrupt_input, tensor,
+                      fmt::format("rows of {}: expected a multiple of {} elements but found {}", info.name,
+                                  info.block_weights, tensor.dims[0]));
       }
       uint64_t elements = 1;
       for (uint64_t dim : tensor.dims) elements *= dim;  // fits: checked when the descriptor was read
@@ -101,12 +106,14 @@ class Layout {
       const auto next = stop ? checked_align_up(*stop, alignment_) : std::nullopt;
       if (!next) return refuse(Code::corrupt_input, tensor, "its size does not fit 64 bits");
       if (tensor.offset != expected) {
-        return refuse(Code::corrupt_input, tensor, fmt::format("expected offset {} in the data section but found {}", expected,
-                                                               tensor.offset));
+        return refuse(Code::corrupt_input, tensor,
+                      fmt::format("expected offset {} in the data section but found {}", expected, tensor.offset));
       }
       if (*stop > data_bytes_) {
-        return refuse(Code::corrupt_input, tensor, fmt::format("expected its data to end at byte {} of the data section but the "
-                                                               "section has {} bytes", *stop, data_bytes_))
+        return refuse(Code::corrupt_input, tensor,
+                      fmt::format("expected its data to end at byte {} of the data section but the "
+                                  "section has {} bytes",
+                                  *stop, data_bytes_))
             .with_hint("the download is probably incomplete; fetch the file again");
       }
       expected = *next;
@@ -195,7 +202,7 @@ Result<std::vector<Tensor>> lay_out_tensors(std::vector<GgufDescriptor> descript
 
   std::vector<Tensor> tensors;
   tensors.reserve(descriptors.size());
-  bool wide_q2 = false;
+  bool wide_q2 = false, narrow_q2 = false;
   for (GgufDescriptor& from : descriptors) {
     const TypeInfo& info = Layout::info_of(from.type_number, reading);
     Tensor tensor;
@@ -206,7 +213,15 @@ Result<std::vector<Tensor>> lay_out_tensors(std::vector<GgufDescriptor> descript
     tensor.data = data.data() + from.offset;
     tensor.file_index = file_index;
     wide_q2 |= info.number == type::q2_0_g128;
+    narrow_q2 |= info.number == type::q2_0_g64;
     tensors.push_back(std::move(tensor));
+  }
+  if (narrow_q2 && marked_scale_last(metadata)) {
+    return error(Code::unsupported,
+                 "{}: tensor table: the metadata promises blocks of 34 bytes under type number 42 but the offsets show "
+                 "18 bytes",
+                 name)
+        .with_hint(kDamaged);
   }
   if (wide_q2) {
     TURBO_ASSIGN(const uint32_t place, scale_place(tensors, metadata, name));

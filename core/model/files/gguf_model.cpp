@@ -43,7 +43,8 @@ Status refuse_rotated(const Metadata& metadata) {
   for (const auto& entry : metadata) {
     if (entry.key.starts_with("prism.hadamard.")) {
       return error(Code::unsupported,
-                   "{}: key '{}': the weights are stored in a rotated basis (Hadamard transform), which turbo does not undo",
+                   "{}: key '{}': the weights are stored in a rotated basis (Hadamard transform), which turbo does not "
+                   "undo",
                    metadata.source(), printable(entry.key))
           .with_hint("use a file of this model whose weights are not rotated");
     }
@@ -70,8 +71,8 @@ Status check_same_model(const Metadata& first, const Metadata& part) {
     if (entry.key == "split.no" || entry.key == "general.alignment") continue;
     const Value* same = first.find(entry.key);
     if (same && !(*same == entry.value)) {
-      return error(Code::corrupt_input, "{}: key '{}': expected {} as in {} but found {}", part.source(), printable(entry.key),
-                   same->shown(), first.source(), entry.value.shown())
+      return error(Code::corrupt_input, "{}: key '{}': expected {} as in {} but found {}", part.source(),
+                   printable(entry.key), same->shown(), first.source(), entry.value.shown())
           .with_hint("the parts belong to different models");
     }
   }
@@ -80,7 +81,8 @@ Status check_same_model(const Metadata& first, const Metadata& part) {
 
 }  // namespace
 
-Result<std::unique_ptr<ModelFile>> GgufModelReader::read(MappedFile first, const fs::path& path, const OpenOptions& options) {
+Result<std::unique_ptr<ModelFile>> GgufModelReader::read(MappedFile first, const fs::path& path,
+                                                         const OpenOptions& options) {
   std::unique_ptr<ModelFile> model(new ModelFile());
   model->format_ = Format::gguf;
   model->path_ = path;
@@ -104,13 +106,15 @@ Status GgufModelReader::read_parts(ModelFile& model, MappedFile first, const Ope
   const std::string given = model.path_.filename().string();
   const auto part_name = parse_part_name(given);
   if (!part_name) {
-    return error(Code::corrupt_input, "{}: file name: expected NAME-00001-of-00002.gguf, as this is a part of a split model",
-                 model.name_)
+    return error(Code::corrupt_input,
+                 "{}: file name: expected NAME-00001-of-00002.gguf, as this is a part of a split model", model.name_)
         .with_hint("give the parts their original names back, and keep them in one folder");
   }
-  if (part_name->count < 2 || part_name->count > limits::files || part_name->number < 1 || part_name->number > part_name->count) {
-    return error(Code::corrupt_input, "{}: file name: expected a part from 1 to N of N = 2 to {} parts but found {} of {}",
-                 model.name_, limits::files, part_name->number, part_name->count);
+  if (part_name->count < 2 || part_name->count > limits::files || part_name->number < 1 ||
+      part_name->number > part_name->count) {
+    return error(Code::corrupt_input,
+                 "{}: file name: expected a part from 1 to N of N = 2 to {} parts but found {} of {}", model.name_,
+                 limits::files, part_name->number, part_name->count);
   }
   uint64_t n_tensors = 0;
   std::optional<uint64_t> declared;
@@ -138,8 +142,8 @@ Status GgufModelReader::read_parts(ModelFile& model, MappedFile first, const Ope
   }
   TURBO_RETURN_IF_ERROR(refuse_rotated(model.metadata_));
   if (declared && *declared != n_tensors) {
-    return error(Code::corrupt_input, "{}: key 'split.tensors.count': expected {} tensors in all parts but found {}", model.name_,
-                 *declared, n_tensors)
+    return error(Code::corrupt_input, "{}: key 'split.tensors.count': expected {} tensors in all parts but found {}",
+                 model.name_, *declared, n_tensors)
         .with_hint("the parts belong to different models; download all parts again");
   }
   return Status::ok();

@@ -35,8 +35,10 @@ class Reader {
     if (!data_offset) return corrupt("data section", "its offset does not fit 64 bits");
     contents.data_offset = *data_offset;
     if (n_tensors_ > 0 && *data_offset > bytes_.size()) {
-      return corrupt("data section", fmt::format("expected it to begin at byte {} but the file has {} bytes", *data_offset,
-                                                 bytes_.size()), kIncomplete);
+      return corrupt(
+          "data section",
+          fmt::format("expected it to begin at byte {} but the file has {} bytes", *data_offset, bytes_.size()),
+          kIncomplete);
     }
     const auto data = n_tensors_ > 0 ? bytes_.subspan(*data_offset) : std::span<const std::byte>();
     TURBO_ASSIGN(contents.tensors, lay_out_tensors(std::move(descriptors), data, contents.alignment, contents.metadata,
@@ -51,11 +53,13 @@ class Reader {
     return error(Code::corrupt_input, "{}: {}: {}", name_, where, why).with_hint(hint);
   }
   Status over_limit(std::string_view where, std::string_view what, uint64_t limit, uint64_t found) const {
-    return error(Code::resource_exhausted, "{}: {}: {}: expected at most {} but found {}", name_, where, what, limit, found)
+    return error(Code::resource_exhausted, "{}: {}: {}: expected at most {} but found {}", name_, where, what, limit,
+                 found)
         .with_hint("no known model needs this much; the file is damaged or hostile");
   }
   Status truncated(std::string_view where, uint64_t wanted) const {
-    return corrupt(where, fmt::format("expected {} bytes at byte {} but the file has {} bytes", wanted, at_, bytes_.size()),
+    return corrupt(where,
+                   fmt::format("expected {} bytes at byte {} but the file has {} bytes", wanted, at_, bytes_.size()),
                    kIncomplete);
   }
 
@@ -72,8 +76,10 @@ class Reader {
     uint64_t length = 0;
     TURBO_RETURN_IF_ERROR(read_number(&length, where));
     if (length > left()) {
-      return corrupt(where, fmt::format("a string of {} bytes begins at byte {} but the file has {} bytes", length, at_,
-                                        bytes_.size()), kIncomplete);
+      return corrupt(
+          where,
+          fmt::format("a string of {} bytes begins at byte {} but the file has {} bytes", length, at_, bytes_.size()),
+          kIncomplete);
     }
     if (length > limit) return over_limit(where, "string bytes", limit, length);
     *text = {reinterpret_cast<const char*>(bytes_.data() + at_), size_t(length)};
@@ -91,13 +97,14 @@ class Reader {
     }
     TURBO_RETURN_IF_ERROR(read_number(version, "header"));
     if (*version != 0 && (*version & 0xFFFF) == 0) {
-      return error(Code::unsupported, "{}: header: version field {:#x}: the file is in the other byte order (big-endian)", name_,
-                   *version)
+      return error(Code::unsupported,
+                   "{}: header: version field {:#x}: the file is in the other byte order (big-endian)", name_, *version)
           .with_hint("convert the model on, or for, a little-endian machine");
     }
     if (*version != 2 && *version != 3) {
       return error(Code::unsupported, "{}: header: expected GGUF version 2 or 3 but found {}", name_, *version)
-          .with_hint(*version < 2 ? "convert the model again with a current converter" : "this turbo is too old for the file");
+          .with_hint(*version < 2 ? "convert the model again with a current converter"
+                                  : "this turbo is too old for the file");
     }
     int64_t tensors = 0, keys = 0;
     TURBO_RETURN_IF_ERROR(read_number(&tensors, "header"));
@@ -110,10 +117,12 @@ class Reader {
   }
 
   Status check_count(const char* what, int64_t count, uint64_t bytes_each, uint64_t limit) const {
-    if (count < 0) return corrupt("header", fmt::format("{}: expected a number that is not negative but found {}", what, count));
+    if (count < 0)
+      return corrupt("header", fmt::format("{}: expected a number that is not negative but found {}", what, count));
     const auto least = checked_mul(uint64_t(count), bytes_each);
     if (!least || *least > left()) {
-      return corrupt("header", fmt::format("{}: {} entries need more than the {} bytes left in the file", what, count, left()));
+      return corrupt("header",
+                     fmt::format("{}: {} entries need more than the {} bytes left in the file", what, count, left()));
     }
     if (uint64_t(count) > limit) return over_limit("header", what, limit, uint64_t(count));
     return Status::ok();
@@ -190,11 +199,13 @@ class Reader {
     if (type == ValueType::array) return corrupt(where, "an array of arrays is not allowed");
     const bool strings = type == ValueType::string;
     const uint64_t element_bytes = strings ? 8 : value_type_bytes(type);
-    if (element_bytes == 0) return corrupt(where, fmt::format("expected an element type from 0 to 12 but found {}", element));
+    if (element_bytes == 0)
+      return corrupt(where, fmt::format("expected an element type from 0 to 12 but found {}", element));
     const auto bytes = checked_mul(count, element_bytes);
     if (!bytes || *bytes > left()) {
-      return corrupt(where, fmt::format("an array of {} elements needs more than the {} bytes left in the file", count, left()),
-                     kIncomplete);
+      return corrupt(
+          where, fmt::format("an array of {} elements needs more than the {} bytes left in the file", count, left()),
+          kIncomplete);
     }
     if (count > limits::array_elements) return over_limit(where, "array elements", limits::array_elements, count);
     if (strings) return read_strings(where, count, value);
@@ -226,9 +237,8 @@ class Reader {
     if (!metadata.contains(kKey)) return uint64_t(32);
     TURBO_ASSIGN(const uint32_t alignment, metadata.get_u32(kKey));
     if (!std::has_single_bit(alignment) || alignment > limits::max_alignment) {
-      return corrupt("key 'general.alignment'",
-                     fmt::format("expected a power of two from {} to {} but found {}", limits::min_alignment,
-                                 limits::max_alignment, alignment));
+      return corrupt("key 'general.alignment'", fmt::format("expected a power of two from {} to {} but found {}",
+                                                            limits::min_alignment, limits::max_alignment, alignment));
     }
     return uint64_t(alignment);
   }
@@ -246,7 +256,8 @@ class Reader {
     const std::string where = fmt::format("tensor '{}'", printable(name));
     const auto [first, fresh] = names_.emplace(std::string(name), tensor.position);
     if (!fresh) {
-      return corrupt(where, fmt::format("it is there twice, at byte {} and at byte {}", first->second, tensor.position));
+      return corrupt(where,
+                     fmt::format("it is there twice, at byte {} and at byte {}", first->second, tensor.position));
     }
     tensor.name = std::string(name);
     uint32_t n_dims = 0;
@@ -270,7 +281,8 @@ class Reader {
         return corrupt(where, fmt::format("dimension {}: expected a number over 0 but found {}", d, int64_t(dim)));
       }
       const auto product = checked_mul(elements, dim);
-      if (!product || *product > uint64_t(INT64_MAX)) return corrupt(where, "its number of elements does not fit 63 bits");
+      if (!product || *product > uint64_t(INT64_MAX))
+        return corrupt(where, "its number of elements does not fit 63 bits");
       elements = *product;
       tensor->dims.push_back(dim);
     }

@@ -1,7 +1,8 @@
 // One GGUF file in memory -> checked metadata and tensor table (container version 2 and 3).
 //
-// The layout rules are those of the GGUF format: little-endian, string = u64 length + bytes, tensor offsets equal to the padded
-// running sum of sizes in descriptor order. Reads never go outside the given bytes, memory stays proportional to the header.
+// The layout rules are those of the GGUF format: little-endian, string = u64 length + bytes, tensor offsets equal to
+// the padded running sum of sizes in descriptor order. Reads never go outside the given bytes, memory stays
+// proportional to the header.
 #pragma once
 
 #include <cstdint>
@@ -33,8 +34,9 @@ struct GgufDescriptor {
   uint64_t position = 0;  // of the descriptor in the file
 };
 
-/// Gives every descriptor its layout and checks offsets and sizes against `data` (the data section). Numbers 40 and 42 stand for
-/// several layouts in public files; the one whose sizes reproduce all offsets is taken, and nothing is guessed.
+/// Gives every descriptor its layout and checks offsets and sizes against `data` (the data section). Numbers 40 and 42
+/// stand for several layouts in public files; the one whose sizes reproduce all offsets is taken, and nothing is
+/// guessed.
 Result<std::vector<Tensor>> lay_out_tensors(std::vector<GgufDescriptor> descriptors, std::span<const std::byte> data,
                                             uint64_t alignment, const Metadata& metadata, const std::string& name,
                                             uint32_t file_index);

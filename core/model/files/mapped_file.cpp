@@ -53,7 +53,8 @@ Status open_regular(const fs::path& path, int* fd, struct stat* info) {
   if (*fd < 0) return open_failure(path, errno);
   if (::fstat(*fd, info) != 0) return open_failure(path, errno);
   if (!S_ISREG(info->st_mode)) {
-    return error(Code::invalid_argument, "{}: expected a regular file but found {}", shown(path), kind_name(info->st_mode));
+    return error(Code::invalid_argument, "{}: expected a regular file but found {}", shown(path),
+                 kind_name(info->st_mode));
   }
   return Status::ok();
 }
@@ -66,7 +67,8 @@ Status read_exactly(int fd, std::byte* into, uint64_t size, const std::string& n
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return error(Code::internal, "{}: read error at byte {}: {}", name, done, std::strerror(errno));
     if (n == 0) {
-      return error(Code::corrupt_input, "{}: expected {} bytes but the file ended at byte {} while it was read", name, size, done)
+      return error(Code::corrupt_input, "{}: expected {} bytes but the file ended at byte {} while it was read", name,
+                   size, done)
           .with_hint("something else changes the file; wait until it is complete");
     }
     done += uint64_t(n);
@@ -93,8 +95,8 @@ Result<MappedFile> MappedFile::open(const fs::path& path, bool use_mmap) {
   if (!use_mmap) {
     const uint64_t memory = uint64_t(::sysconf(_SC_PHYS_PAGES)) * uint64_t(::sysconf(_SC_PAGESIZE));
     if (size > memory) {
-      return error(Code::resource_exhausted, "{}: {} bytes do not fit into this machine's memory of {} bytes", file.name_, size,
-                   memory)
+      return error(Code::resource_exhausted, "{}: {} bytes do not fit into this machine's memory of {} bytes",
+                   file.name_, size, memory)
           .with_hint("let turbo map the file instead of reading it");
     }
   }
@@ -156,7 +158,8 @@ Status MappedFile::verify_unchanged() const {
     return error(Code::corrupt_input, "{}: the file was removed while it was loaded", name_).with_hint(hint);
   }
   if (now.st_dev != identity_.device || now.st_ino != identity_.inode) {
-    return error(Code::corrupt_input, "{}: the file was replaced by another while it was loaded", name_).with_hint(hint);
+    return error(Code::corrupt_input, "{}: the file was replaced by another while it was loaded", name_)
+        .with_hint(hint);
   }
   if (uint64_t(now.st_size) != identity_.size) {
     return error(Code::corrupt_input, "{}: the file changed while it was loaded: expected {} bytes but found {}", name_,
@@ -185,7 +188,8 @@ Result<std::string> read_text_file(const fs::path& path, uint64_t limit) {
   if (!opened) return opened;
   const std::string name = printable(path.filename().string(), 200);
   if (uint64_t(info.st_size) > limit) {
-    return error(Code::resource_exhausted, "{}: expected at most {} bytes but found {}", name, limit, uint64_t(info.st_size));
+    return error(Code::resource_exhausted, "{}: expected at most {} bytes but found {}", name, limit,
+                 uint64_t(info.st_size));
   }
   std::string text(size_t(info.st_size), '\0');
   TURBO_RETURN_IF_ERROR(read_exactly(fd, reinterpret_cast<std::byte*>(text.data()), text.size(), name));

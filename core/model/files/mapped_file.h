@@ -1,8 +1,8 @@
 // A regular file as read-only bytes: mapped, or read whole into memory.
 //
-// A mapping shows later changes of the file, and a file that is cut short while mapped ends the process at the next access, as on
-// any POSIX system. So: verify_unchanged() tells after loading whether the bytes were stable, and use_mmap = false reads a copy.
-// Not changed after open(); usable from any thread.
+// A mapping shows later changes of the file, and a file that is cut short while mapped ends the process at the next
+// access, as on any POSIX system. So: verify_unchanged() tells after loading whether the bytes were stable, and
+// use_mmap = false reads a copy. Not changed after open(); usable from any thread.
 #pragma once
 
 #include <sys/types.h>
@@ -37,8 +37,8 @@ class MappedFile {
 
   /// Fails when size, modification time or identity of the file at path() differ from those at open().
   Status verify_unchanged() const;
-  /// Give back the memory of whole pages inside the range. Later reads bring a mapped file's pages in again; does nothing for a
-  /// file that was read whole, whose bytes have no other home.
+  /// Give back the memory of whole pages inside the range. Later reads bring a mapped file's pages in again; does
+  /// nothing for a file that was read whole, whose bytes have no other home.
   void drop_pages(const std::byte* begin, uint64_t bytes) const;
 
  private:
@@ -64,8 +64,9 @@ class MappedFile {
 /// The text of a small regular file (config.json); refuses more than `limit` bytes.
 Result<std::string> read_text_file(const std::filesystem::path& path, uint64_t limit);
 
-/// Resolve a file name that comes from inside a model (index, split naming): a plain name, whose target - links followed - lies in
-/// `folder`, or in the `blobs` folder of the same repository in a Hugging Face cache. `owner` heads the message.
+/// Resolve a file name that comes from inside a model (index, split naming): a plain name, whose target - links
+/// followed - lies in `folder`, or in the `blobs` folder of the same repository in a Hugging Face cache. `owner` heads
+/// the message.
 Result<std::filesystem::path> file_inside(const std::filesystem::path& folder, const std::string& file_name,
                                           const std::string& owner);
 

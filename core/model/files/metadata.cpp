@@ -21,8 +21,14 @@ T load_at(const std::string& raw, size_t i) {
 
 bool is_integer(ValueType type) {
   switch (type) {
-    case ValueType::u8: case ValueType::i8: case ValueType::u16: case ValueType::i16: case ValueType::u32:
-    case ValueType::i32: case ValueType::u64: case ValueType::i64: return true;
+    case ValueType::u8:
+    case ValueType::i8:
+    case ValueType::u16:
+    case ValueType::i16:
+    case ValueType::u32:
+    case ValueType::i32:
+    case ValueType::u64:
+    case ValueType::i64: return true;
     default: return false;
   }
 }
@@ -59,10 +65,17 @@ std::string_view value_type_name(ValueType type) {
 
 uint64_t value_type_bytes(ValueType type) {
   switch (type) {
-    case ValueType::u8: case ValueType::i8: case ValueType::boolean: return 1;
-    case ValueType::u16: case ValueType::i16: return 2;
-    case ValueType::u32: case ValueType::i32: case ValueType::f32: return 4;
-    case ValueType::u64: case ValueType::i64: case ValueType::f64: return 8;
+    case ValueType::u8:
+    case ValueType::i8:
+    case ValueType::boolean: return 1;
+    case ValueType::u16:
+    case ValueType::i16: return 2;
+    case ValueType::u32:
+    case ValueType::i32:
+    case ValueType::f32: return 4;
+    case ValueType::u64:
+    case ValueType::i64:
+    case ValueType::f64: return 8;
     default: return 0;
   }
 }
@@ -74,7 +87,8 @@ NumberArray::NumberArray(ValueType element, std::string raw) : element_(element)
 
 uint64_t NumberArray::as_u64(size_t i) const {
   switch (element_) {
-    case ValueType::u8: case ValueType::boolean: return load_at<uint8_t>(raw_, i);
+    case ValueType::u8:
+    case ValueType::boolean: return load_at<uint8_t>(raw_, i);
     case ValueType::u16: return load_at<uint16_t>(raw_, i);
     case ValueType::u32: return load_at<uint32_t>(raw_, i);
     case ValueType::u64: return load_at<uint64_t>(raw_, i);
@@ -88,7 +102,8 @@ int64_t NumberArray::as_i64(size_t i) const {
     case ValueType::i16: return load_at<int16_t>(raw_, i);
     case ValueType::i32: return load_at<int32_t>(raw_, i);
     case ValueType::i64: return load_at<int64_t>(raw_, i);
-    case ValueType::f32: case ValueType::f64: return 0;
+    case ValueType::f32:
+    case ValueType::f64: return 0;
     default: return int64_t(as_u64(i));
   }
 }
@@ -133,15 +148,18 @@ std::string Value::shown(size_t limit) const {
   std::string text = std::visit(
       [&](const auto& v) -> std::string {
         using T = std::decay_t<decltype(v)>;
-        if constexpr (std::is_same_v<T, bool>) return v ? "true" : "false";
+        if constexpr (std::is_same_v<T, bool>)
+          return v ? "true" : "false";
         else if constexpr (std::is_same_v<T, double>)
           return type == ValueType::f32 ? fmt::format("{}", float(v)) : fmt::format("{}", v);
-        else if constexpr (std::is_same_v<T, std::string>) return v.substr(0, limit + 4);
+        else if constexpr (std::is_same_v<T, std::string>)
+          return v.substr(0, limit + 4);
         else if constexpr (std::is_same_v<T, StringArray>)
           return shown_array(v, limit, [&](size_t i) { return std::string(v[i].substr(0, limit)); });
         else if constexpr (std::is_same_v<T, NumberArray>)
           return shown_array(v, limit, [&](size_t i) { return shown_number(v, i); });
-        else return fmt::format("{}", v);
+        else
+          return fmt::format("{}", v);
       },
       data);
   return printable(text, limit);
@@ -159,8 +177,8 @@ bool Metadata::add(std::string key, Value value, uint64_t position) {
 }
 
 Status Metadata::missing(std::string_view key) const {
-  return error(Code::not_found, "{}: key '{}' is missing", source_, printable(key)).with_hint(
-      "the file is incomplete or was written by an unknown converter; convert or download the model again");
+  return error(Code::not_found, "{}: key '{}' is missing", source_, printable(key))
+      .with_hint("the file is incomplete or was written by an unknown converter; convert or download the model again");
 }
 
 Status Metadata::wrong_type(std::string_view key, std::string_view expected, const Value& found) const {
@@ -187,12 +205,12 @@ Result<std::optional<T>> Metadata::optional(std::string_view key, Read read) con
 }
 
 // Readers of one scalar class, shared by the required and optional getters.
-#define TURBO_SCALAR_READER(T, wanted, Stored)                                              \
-  [&](const Value& value) -> Result<T> {                                                    \
-    if (value.type != ValueType::wanted) {                                                  \
-      return wrong_type(key, value_type_name(ValueType::wanted), value);                    \
-    }                                                                                       \
-    return T(std::get<Stored>(value.data));                                                 \
+#define TURBO_SCALAR_READER(T, wanted, Stored)                           \
+  [&](const Value& value) -> Result<T> {                                 \
+    if (value.type != ValueType::wanted) {                               \
+      return wrong_type(key, value_type_name(ValueType::wanted), value); \
+    }                                                                    \
+    return T(std::get<Stored>(value.data));                              \
   }
 
 Result<uint32_t> Metadata::get_u32(std::string_view key) const {

@@ -1,7 +1,8 @@
 // Metadata of a model file: key/value pairs with the types that GGUF gives them.
 //
-// Getters are strict about types: a key of another type is an error that names the key, the expected and the found type. Every
-// message begins with the file's name. Filled once while a file is opened, then read-only and usable from any thread.
+// Getters are strict about types: a key of another type is an error that names the key, the expected and the found
+// type. Every message begins with the file's name. Filled once while a file is opened, then read-only and usable from
+// any thread.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,19 @@ namespace turbo::model {
 
 /// Numbers as in the GGUF container.
 enum class ValueType : uint32_t {
-  u8 = 0, i8 = 1, u16 = 2, i16 = 3, u32 = 4, i32 = 5, f32 = 6, boolean = 7, string = 8, array = 9, u64 = 10, i64 = 11, f64 = 12,
+  u8 = 0,
+  i8 = 1,
+  u16 = 2,
+  i16 = 3,
+  u32 = 4,
+  i32 = 5,
+  f32 = 6,
+  boolean = 7,
+  string = 8,
+  array = 9,
+  u64 = 10,
+  i64 = 11,
+  f64 = 12,
 };
 
 /// "u32", "string", ...; unknown numbers give "unknown".

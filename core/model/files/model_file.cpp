@@ -33,7 +33,9 @@ constexpr Magic kForeign[] = {
     {"Rar!"sv, "a rar archive"},
     {"\x89HDF"sv, "an HDF5 file"},
     {"\x93NUMPY"sv, "a NumPy array"},
-    {"\x7f" "ELF"sv, "a program or library"},
+    {"\x7f"
+     "ELF"sv,
+     "a program or library"},
     {"lmgg"sv, "a GGML file from before GGUF"},
     {"fmgg"sv, "a GGMF file from before GGUF"},
     {"tjgg"sv, "a GGJT file from before GGUF"},
@@ -86,7 +88,8 @@ Result<std::unique_ptr<ModelFile>> read_any(MappedFile file, const fs::path& pat
         .with_hint("the download is incomplete; fetch the file again");
   }
   const std::string_view head(reinterpret_cast<const char*>(bytes.data()), std::min<size_t>(bytes.size(), 8));
-  return error(Code::unsupported, "{}: header: expected GGUF or safetensors but found '{}'", file.name(), printable(head))
+  return error(Code::unsupported, "{}: header: expected GGUF or safetensors but found '{}'", file.name(),
+               printable(head))
       .with_hint("give a GGUF file, or a folder with config.json and safetensors files");
 }
 
@@ -161,16 +164,16 @@ Status ModelFile::verify_unchanged() const {
 
 Status ModelFile::add_tensors(std::vector<Tensor> tensors, const std::string& file_name) {
   if (tensors_.size() + tensors.size() > limits::tensors) {
-    return error(Code::resource_exhausted, "{}: tensor table: expected at most {} tensors in a model but found more", file_name,
-                 limits::tensors);
+    return error(Code::resource_exhausted, "{}: tensor table: expected at most {} tensors in a model but found more",
+                 file_name, limits::tensors);
   }
   for (Tensor& tensor : tensors) {
     for (const std::string& key : {tensor.name, tensor.source_name}) {
       if (key.empty()) continue;
       const auto [at, fresh] = index_.emplace(key, tensors_.size());
       if (!fresh) {
-        return error(Code::corrupt_input, "{}: tensor '{}': it is there twice, in {} and in {}", file_name, printable(key),
-                     files_[tensors_[at->second].file_index].name(), file_name)
+        return error(Code::corrupt_input, "{}: tensor '{}': it is there twice, in {} and in {}", file_name,
+                     printable(key), files_[tensors_[at->second].file_index].name(), file_name)
             .with_hint("the files belong to different models, or the model is damaged");
       }
     }

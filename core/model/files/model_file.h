@@ -1,8 +1,9 @@
 // A model on disk: one GGUF file, a split GGUF, or a folder with config.json and safetensors.
 //
-// open() checks the whole container - every count, size, offset, name and type number - before anything is handed out, so that a
-// Tensor's data range is always readable and its sizes are consistent. What the numbers mean for a forward pass is checked by
-// read_config (model/config.h). The weights are mapped read-only and never copied. Immutable after open(); usable from any thread.
+// open() checks the whole container - every count, size, offset, name and type number - before anything is handed out,
+// so that a Tensor's data range is always readable and its sizes are consistent. What the numbers mean for a forward
+// pass is checked by read_config (model/config.h). The weights are mapped read-only and never copied. Immutable after
+// open(); usable from any thread.
 #pragma once
 
 #include <cstddef>
@@ -23,13 +24,13 @@
 namespace turbo::model {
 
 struct Tensor {
-  std::string name;                  // canonical: the GGUF name, also for safetensors
-  std::vector<uint64_t> dims;        // innermost first: {in, out}; never empty, never 0
-  uint32_t type = 0;                 // type number, see tensor_types.h; always in the table
+  std::string name;            // canonical: the GGUF name, also for safetensors
+  std::vector<uint64_t> dims;  // innermost first: {in, out}; never empty, never 0
+  uint32_t type = 0;           // type number, see tensor_types.h; always in the table
   uint64_t bytes = 0;
-  const std::byte* data = nullptr;   // read-only; not aligned beyond 1 byte
+  const std::byte* data = nullptr;  // read-only; not aligned beyond 1 byte
   uint32_t file_index = 0;
-  std::string source_name;           // name in the file when it differs from `name`, else empty
+  std::string source_name;  // name in the file when it differs from `name`, else empty
 
   uint64_t n_elements() const;
   /// Bytes of one row of dims[0] elements.
@@ -48,9 +49,9 @@ enum class Format { gguf, safetensors };
 
 class ModelFile {
  public:
-  /// Detects the format by the first bytes, never by the file's extension. Accepts a GGUF file (any part of a split one), a folder
-  /// with config.json and safetensors, or a single safetensors file. Errors: not_found, invalid_argument (not a regular file),
-  /// corrupt_input, unsupported, resource_exhausted (over a limit).
+  /// Detects the format by the first bytes, never by the file's extension. Accepts a GGUF file (any part of a split
+  /// one), a folder with config.json and safetensors, or a single safetensors file. Errors: not_found, invalid_argument
+  /// (not a regular file), corrupt_input, unsupported, resource_exhausted (over a limit).
   static Result<std::unique_ptr<ModelFile>> open(const std::filesystem::path& path, const OpenOptions& options = {});
   /// One GGUF or safetensors file in memory that the caller keeps alive; `name` heads the messages.
   static Result<std::unique_ptr<ModelFile>> open_memory(std::string name, std::span<const std::byte> bytes);
@@ -102,7 +103,8 @@ class ModelFile {
   std::unordered_map<std::string, size_t, Hash, std::equal_to<>> index_;
 };
 
-/// What a file that is not a model starts with ("a zip archive (PyTorch)", "a pickle", "an HTML page"), empty when not recognised.
+/// What a file that is not a model starts with ("a zip archive (PyTorch)", "a pickle", "an HTML page"), empty when not
+/// recognised.
 std::string_view foreign_format(std::span<const std::byte> head);
 
 }  // namespace turbo::model

@@ -11,9 +11,10 @@ namespace turbo::model {
 
 class GgufModelReader {
  public:
-  /// `first` is the file at `path`, already open and known to begin with the GGUF magic. For a part of a split model the other
-  /// parts are opened from the same folder.
-  static Result<std::unique_ptr<ModelFile>> read(MappedFile first, const std::filesystem::path& path, const OpenOptions& options);
+  /// `first` is the file at `path`, already open and known to begin with the GGUF magic. For a part of a split model
+  /// the other parts are opened from the same folder.
+  static Result<std::unique_ptr<ModelFile>> read(MappedFile first, const std::filesystem::path& path,
+                                                 const OpenOptions& options);
 
  private:
   static Status read_parts(ModelFile& model, MappedFile first, const OpenOptions& options);
@@ -21,12 +22,14 @@ class GgufModelReader {
 
 class SafetensorsModelReader {
  public:
-  static Result<std::unique_ptr<ModelFile>> read_folder(const std::filesystem::path& folder, const OpenOptions& options);
+  static Result<std::unique_ptr<ModelFile>> read_folder(const std::filesystem::path& folder,
+                                                        const OpenOptions& options);
   static Result<std::unique_ptr<ModelFile>> read_file(MappedFile file, const std::filesystem::path& path);
 
  private:
   static Status read_index(ModelFile& model, const std::filesystem::path& index, const OpenOptions& options);
-  static Status add_file(ModelFile& model, MappedFile file);
+  enum class Naming { as_is, canonical, detect };
+  static Status add_file(ModelFile& model, MappedFile file, Naming naming);
 };
 
 /// GGUF name of a Hugging Face tensor name of the qwen and llama families ("model.layers.3.self_attn.q_proj.weight" ->

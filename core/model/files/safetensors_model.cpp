@@ -31,7 +31,8 @@ std::vector<std::string> files_ending(const fs::path& folder, std::string_view e
   std::vector<std::string> names;
   std::error_code failed;
   uint64_t seen = 0;
-  for (fs::directory_iterator at(folder, failed), end; !failed && at != end && seen < 10'000; at.increment(failed), ++seen) {
+  for (fs::directory_iterator at(folder, failed), end; !failed && at != end && seen < 10'000;
+       at.increment(failed), ++seen) {
     const std::string name = at->path().filename().string();
     if (name.ends_with(extension) && is_file(at->path())) names.push_back(name);
   }
@@ -42,12 +43,14 @@ std::vector<std::string> files_ending(const fs::path& folder, std::string_view e
 /// Why a folder without usable weights is refused, and what to do instead.
 Status nothing_to_read(const fs::path& folder, const std::string& name) {
   if (const auto found = files_ending(folder, ".gguf"); !found.empty()) {
-    return error(Code::invalid_argument, "{}: expected a folder with config.json and safetensors but found GGUF files", name)
+    return error(Code::invalid_argument, "{}: expected a folder with config.json and safetensors but found GGUF files",
+                 name)
         .with_hint(fmt::format("give the file itself: {}", printable((folder / found[0]).string(), 400)));
   }
   for (const char* extension : {".bin", ".pt", ".pth", ".pkl", ".ckpt"}) {
     if (const auto found = files_ending(folder, extension); !found.empty()) {
-      return error(Code::unsupported, "{}: expected safetensors files but found '{}', which is a pickle", name, printable(found[0]))
+      return error(Code::unsupported, "{}: expected safetensors files but found '{}', which is a pickle", name,
+                   printable(found[0]))
           .with_hint("turbo never loads pickle, which can run code; use the model's GGUF or safetensors files");
     }
   }
@@ -57,7 +60,7 @@ Status nothing_to_read(const fs::path& folder, const std::string& name) {
 
 }  // namespace
 
-Status SafetensorsModelReader::add_file(ModelFile& model, MappedFile file) {
+Status SafetensorsModelReader::add_file(ModelFile& model, MappedFile file, Naming naming) {
   if (const std::string_view what = foreign_format(file.bytes()); !what.empty()) {
     return error(Code::unsupported, "{}: header: expected safetensors but this is {}", file.name(), what)
         .with_hint(what.find("pickle") != what.npos
@@ -68,11 +71,13 @@ Status SafetensorsModelReader::add_file(ModelFile& model, MappedFile file) {
   TURBO_ASSIGN(SafetensorsContents contents, read_safetensors(file.bytes(), name, uint32_t(model.files_.size())));
   model.files_.push_back(std::move(file));
   // Only whole models get canonical names: in a draft head "lm_head" and its like are the head's own.
-  const bool whole = std::any_of(contents.tensors.begin(), contents.tensors.end(),
-                                 [](const Tensor& tensor) { return tensor.name.starts_with("model."); }) ||
-                     model.files_.size() > 1;
+  if (naming == Naming::detect) {
+    const bool whole = std::any_of(contents.tensors.begin(), contents.tensors.end(),
+                                   [](const Tensor& tensor) { return tensor.name.starts_with("model."); });
+    naming = whole ? Naming::canonical : Naming::as_is;
+  }
   for (Tensor& tensor : contents.tensors) {
-    std::string canonical = whole ? canonical_tensor_name(tensor.name) : std::string();
+    std::string canonical = naming == Naming::canonical ? canonical_tensor_name(tensor.name) : std::string();
     if (!canonical.empty() && canonical != tensor.name) {
       tensor.source_name = std::move(tensor.name);
       tensor.name = std::move(canonical);
@@ -88,14 +93,15 @@ Result<std::unique_ptr<ModelFile>> SafetensorsModelReader::read_file(MappedFile 
   model->path_ = path;
   model->folder_ = path.parent_path();
   model->name_ = file.name();
-  TURBO_RETURN_IF_ERROR(add_file(*model, std::move(file)));
+  TURBO_RETURN_IF_ERROR(add_file(*model, std::move(file), Naming::detect));
   if (!path.empty() && is_file(model->folder_ / "config.json")) {
     TURBO_ASSIGN(model->config_json_, read_text_file(model->folder_ / "config.json", limits::json_bytes));
   }
   return model;
 }
 
-Result<std::unique_ptr<ModelFile>> SafetensorsModelReader::read_folder(const fs::path& folder, const OpenOptions& options) {
+Result<std::unique_ptr<ModelFile>> SafetensorsModelReader::read_folder(const fs::path& folder,
+                                                                       const OpenOptions& options) {
   std::unique_ptr<ModelFile> model(new ModelFile());
   model->format_ = Format::safetensors;
   model->path_ = folder;
@@ -116,7 +122,7 @@ Result<std::unique_ptr<ModelFile>> SafetensorsModelReader::read_folder(const fs:
     single = folder / found[0];
   }
   TURBO_ASSIGN(MappedFile file, MappedFile::open(single, options.use_mmap));
-  TURBO_RETURN_IF_ERROR(add_file(*model, std::move(file)));
+  TURBO_RETURN_IF_ERROR(add_file(*model, std::move(file), Naming::detect));
   return model;
 }
 
@@ -129,26 +135,30 @@ Status SafetensorsModelReader::read_index(ModelFile& model, const fs::path& inde
         .with_hint("the index and the files do not belong together; download the model again");
   };
   const auto map = document.find("weight_map");
-  if (map == document.end() || !map->is_object() || map->empty()) return corrupt("expected an object 'weight_map' with entries");
+  if (map == document.end() || !map->is_object() || map->empty())
+    return corrupt("expected an object 'weight_map' with entries");
+  Naming naming = Naming::as_is;
   std::map<std::string, uint64_t> shards;  // file name -> number of tensors that the index places in it
   for (const auto& [tensor, shard] : map->items()) {
     if (!shard.is_string()) return corrupt(fmt::format("tensor '{}': expected a file name", printable(tensor)));
     ++shards[shard.get<std::string>()];
+    if (tensor.starts_with("model.")) naming = Naming::canonical;
   }
   if (shards.size() > limits::files) {
-    return error(Code::resource_exhausted, "{}: expected at most {} files but found {}", name, limits::files, shards.size());
+    return error(Code::resource_exhausted, "{}: expected at most {} files but found {}", name, limits::files,
+                 shards.size());
   }
   for (const auto& [shard, n_tensors] : shards) {
     TURBO_ASSIGN(const fs::path path, file_inside(model.folder_, shard, name));
     TURBO_ASSIGN(MappedFile file, MappedFile::open(path, options.use_mmap));
     const size_t before = model.tensors_.size();
-    TURBO_RETURN_IF_ERROR(add_file(model, std::move(file)));
+    TURBO_RETURN_IF_ERROR(add_file(model, std::move(file), naming));
     for (size_t i = before; i < model.tensors_.size(); ++i) {
       const Tensor& tensor = model.tensors_[i];
       const auto listed = map->find(tensor.source_name.empty() ? tensor.name : tensor.source_name);
       if (listed == map->end() || *listed != shard) {
-        return corrupt(fmt::format("tensor '{}': it is in '{}' but the index does not place it there", printable(tensor.name),
-                                   printable(shard)));
+        return corrupt(fmt::format("tensor '{}': it is in '{}' but the index does not place it there",
+                                   printable(tensor.name), printable(shard)));
       }
     }
     if (model.tensors_.size() - before != n_tensors) {

@@ -57,9 +57,12 @@ class HeaderHandler final : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool start_object(size_t) override {
-    if (place_ == Place::outside) place_ = Place::root;
-    else if (place_ == Place::root) place_ = field_ == "__metadata__" ? Place::metadata : Place::tensor;
-    else return unexpected("an object");
+    if (place_ == Place::outside)
+      place_ = Place::root;
+    else if (place_ == Place::root)
+      place_ = field_ == "__metadata__" ? Place::metadata : Place::tensor;
+    else
+      return unexpected("an object");
     return true;
   }
 
@@ -89,14 +92,17 @@ class HeaderHandler final : public nlohmann::json_sax<nlohmann::json> {
     if (place_ == Place::root) return root_key(text);
     if (place_ == Place::metadata) {
       if (text.empty()) return refuse("a key of '__metadata__' is empty");
-      if (!seen_fields_.insert(text).second) return refuse(fmt::format("'__metadata__' has '{}' twice", printable(text)));
+      if (!seen_fields_.insert(text).second)
+        return refuse(fmt::format("'__metadata__' has '{}' twice", printable(text)));
       if (seen_fields_.size() > limits::keys) return too_many("keys in '__metadata__'", limits::keys);
       field_ = std::move(text);
       return true;
     }
     Entry& entry = entries.back();
-    bool* seen = text == "dtype" ? &entry.has_dtype : text == "shape" ? &entry.has_shape
-                                                  : text == "data_offsets" ? &entry.has_offsets : nullptr;
+    bool* seen = text == "dtype"          ? &entry.has_dtype
+                 : text == "shape"        ? &entry.has_shape
+                 : text == "data_offsets" ? &entry.has_offsets
+                                          : nullptr;
     if (!seen) return refuse(fmt::format("unknown field '{}'", printable(text)));
     if (*seen) return refuse(fmt::format("field '{}' is there twice", text));
     *seen = true;
@@ -117,7 +123,8 @@ class HeaderHandler final : public nlohmann::json_sax<nlohmann::json> {
 
   bool root_key(std::string& text) {
     if (text.empty()) return refuse("a tensor name is empty");
-    if (text.size() > limits::safetensors_name_bytes) return too_many("bytes in a tensor name", limits::safetensors_name_bytes);
+    if (text.size() > limits::safetensors_name_bytes)
+      return too_many("bytes in a tensor name", limits::safetensors_name_bytes);
     if (!names_.insert(text).second) return refuse(fmt::format("'{}' is there twice", printable(text)));
     field_ = text;
     if (text == "__metadata__") return true;
@@ -137,10 +144,10 @@ class HeaderHandler final : public nlohmann::json_sax<nlohmann::json> {
   bool unexpected(std::string_view found) {
     switch (place_) {
       case Place::outside: return refuse(fmt::format("expected an object but found {}", found));
-      case Place::root:
-        return refuse(fmt::format("'{}': expected an object but found {}", printable(field_), found));
+      case Place::root: return refuse(fmt::format("'{}': expected an object but found {}", printable(field_), found));
       case Place::metadata:
-        return refuse(fmt::format("'__metadata__': key '{}': expected a string but found {}", printable(field_), found));
+        return refuse(
+            fmt::format("'__metadata__': key '{}': expected a string but found {}", printable(field_), found));
       default:
         return refuse(fmt::format("field '{}': expected {} but found {}", field_,
                                   field_ == "dtype" ? "a string" : "an array of numbers that are not negative", found));
@@ -158,8 +165,9 @@ struct Dtype {
   uint32_t type;
 };
 constexpr Dtype kDtypes[] = {
-    {"F32", type::f32}, {"F16", type::f16}, {"BF16", type::bf16}, {"F64", type::f64}, {"I8", type::i8}, {"I16", type::i16},
-    {"I32", type::i32}, {"I64", type::i64}, {"U8", type::u8}, {"U16", type::u16}, {"U32", type::u32}, {"U64", type::u64},
+    {"F32", type::f32},      {"F16", type::f16},         {"BF16", type::bf16},       {"F64", type::f64},
+    {"I8", type::i8},        {"I16", type::i16},         {"I32", type::i32},         {"I64", type::i64},
+    {"U8", type::u8},        {"U16", type::u16},         {"U32", type::u32},         {"U64", type::u64},
     {"BOOL", type::boolean}, {"F8_E4M3", type::f8_e4m3}, {"F8_E5M2", type::f8_e5m2}, {"F8_E8M0", type::f8_e8m0},
 };
 
@@ -203,7 +211,8 @@ class Reader {
     uint64_t length = 0;
     std::memcpy(&length, bytes_.data(), 8);
     if (length > limits::safetensors_header_bytes) {
-      return corrupt("header length", fmt::format("expected at most {} bytes but found {}", limits::safetensors_header_bytes, length));
+      return corrupt("header length",
+                     fmt::format("expected at most {} bytes but found {}", limits::safetensors_header_bytes, length));
     }
     if (length < 2 || length > bytes_.size() - 8) {
       return corrupt("header length", fmt::format("expected 2 to {} bytes but found {}", bytes_.size() - 8, length));
@@ -227,9 +236,11 @@ class Reader {
 
   Result<Tensor> to_tensor(const Entry& entry, uint64_t expected) const {
     const std::string where = fmt::format("tensor '{}'", printable(entry.name));
-    const auto* dtype = std::find_if(std::begin(kDtypes), std::end(kDtypes), [&](const Dtype& d) { return d.name == entry.dtype; });
+    const auto* dtype =
+        std::find_if(std::begin(kDtypes), std::end(kDtypes), [&](const Dtype& d) { return d.name == entry.dtype; });
     if (dtype == std::end(kDtypes)) {
-      return error(Code::unsupported, "{}: {}: expected a known dtype but found '{}'", name_, where, printable(entry.dtype))
+      return error(Code::unsupported, "{}: {}: expected a known dtype but found '{}'", name_, where,
+                   printable(entry.dtype))
           .with_hint("convert the tensor to F32, F16 or BF16");
     }
     Tensor tensor;
@@ -242,7 +253,8 @@ class Reader {
     for (uint64_t dim : tensor.dims) {
       if (dim == 0) return corrupt(where, fmt::format("shape {}: expected dimensions over 0", shape_text(tensor.dims)));
       const auto product = checked_mul(elements, dim);
-      if (!product || *product > uint64_t(INT64_MAX)) return corrupt(where, "its number of elements does not fit 63 bits");
+      if (!product || *product > uint64_t(INT64_MAX))
+        return corrupt(where, "its number of elements does not fit 63 bits");
       elements = *product;
     }
     const auto bytes = bytes_of(tensor.type_info(), elements);
@@ -250,12 +262,13 @@ class Reader {
     const uint64_t begin = entry.offsets[0], end = entry.offsets[1];
     if (begin > end) return corrupt(where, fmt::format("its data begins at byte {}, after its end at {}", begin, end));
     if (end > data_.size()) {
-      return corrupt(where, fmt::format("its data ends at byte {} but the file holds {}; the download is probably incomplete", end,
-                                        data_.size()));
+      return corrupt(
+          where, fmt::format("its data ends at byte {} but the file holds {}; the download is probably incomplete", end,
+                             data_.size()));
     }
     if (end - begin != *bytes) {
-      return corrupt(where, fmt::format("shape {} of {} needs {} bytes but the offsets span {}", shape_text(tensor.dims),
-                                        type_name(tensor.type), *bytes, end - begin));
+      return corrupt(where, fmt::format("shape {} of {} needs {} bytes but the offsets span {}",
+                                        shape_text(tensor.dims), type_name(tensor.type), *bytes, end - begin));
     }
     if (begin != expected) {
       return corrupt(where, fmt::format("expected its data at byte {} but found {} ({})", expected, begin,
@@ -273,7 +286,8 @@ class Reader {
 
 }  // namespace
 
-Result<SafetensorsContents> read_safetensors(std::span<const std::byte> bytes, const std::string& name, uint32_t file_index) {
+Result<SafetensorsContents> read_safetensors(std::span<const std::byte> bytes, const std::string& name,
+                                             uint32_t file_index) {
   return Reader(bytes, name, file_index).read();
 }
 

@@ -1,7 +1,7 @@
 // One safetensors file in memory -> checked tensor table.
 //
-// Stricter than most readers, because parsers that disagree about a file are a way to smuggle data: duplicate names, gaps,
-// overlaps, bytes that belong to no tensor, non-string metadata and unknown fields are all refused.
+// Stricter than most readers, because parsers that disagree about a file are a way to smuggle data: duplicate names,
+// gaps, overlaps, bytes that belong to no tensor, non-string metadata and unknown fields are all refused.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +18,7 @@ struct SafetensorsContents {
   std::vector<Tensor> tensors;  // in data order, dims innermost first, names as in the file
 };
 
-Result<SafetensorsContents> read_safetensors(std::span<const std::byte> bytes, const std::string& name, uint32_t file_index = 0);
+Result<SafetensorsContents> read_safetensors(std::span<const std::byte> bytes, const std::string& name,
+                                             uint32_t file_index = 0);
 
 }  // namespace turbo::model

@@ -60,7 +60,8 @@ class Builder final : public nlohmann::json_sax<json> {
   }
   bool open(json value) {
     if (!count()) return false;
-    if (open_.size() >= limits::json_depth) return refuse(fmt::format("expected at most {} levels of nesting", limits::json_depth));
+    if (open_.size() >= limits::json_depth)
+      return refuse(fmt::format("expected at most {} levels of nesting", limits::json_depth));
     // Pointers to open parents stay valid: a parent grows only after its open child has been closed.
     open_.push_back(place(std::move(value)));
     return true;

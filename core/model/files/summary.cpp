@@ -44,9 +44,11 @@ ModelSummary summarize(const ModelFile& file) {
     row.bytes += tensor.bytes;
   }
   for (auto& [number, row] : rows) summary.types.push_back(std::move(row));
-  std::stable_sort(summary.types.begin(), summary.types.end(), [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+  std::stable_sort(summary.types.begin(), summary.types.end(),
+                   [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
   for (const auto& entry : file.metadata()) summary.metadata.emplace_back(printable(entry.key), entry.value.shown());
-  if (const std::string* text = file.metadata().find_string("general.architecture")) summary.architecture = printable(*text);
+  if (const std::string* text = file.metadata().find_string("general.architecture"))
+    summary.architecture = printable(*text);
   if (const std::string* text = file.metadata().find_string("general.name")) summary.name = printable(*text);
   if (!file.config_json().empty()) add_config_json(file, &summary);
   return summary;
@@ -60,17 +62,25 @@ std::vector<std::string> ModelSummary::to_lines() const {
       fmt::format("parameters    {}", parameters),
       fmt::format("tensors       {} ({} bytes)", tensors, tensor_bytes),
   };
-  for (const TypeRow& row : types) lines.push_back(fmt::format("  {:<12}{:>6} tensors {:>16} bytes", row.type, row.tensors, row.bytes));
+  for (const TypeRow& row : types)
+    lines.push_back(fmt::format("  {:<12}{:>6} tensors {:>16} bytes", row.type, row.tensors, row.bytes));
   for (const auto& [key, text] : metadata) lines.push_back(fmt::format("{} = {}", key, text));
   return lines;
 }
 
 std::string ModelSummary::to_json() const {
-  nlohmann::ordered_json root = {{"path", path}, {"format", format}, {"architecture", architecture}, {"name", name},
-                                 {"files", files}, {"file_bytes", file_bytes}, {"parameters", parameters},
-                                 {"tensors", tensors}, {"tensor_bytes", tensor_bytes}};
+  nlohmann::ordered_json root = {{"path", path},
+                                 {"format", format},
+                                 {"architecture", architecture},
+                                 {"name", name},
+                                 {"files", files},
+                                 {"file_bytes", file_bytes},
+                                 {"parameters", parameters},
+                                 {"tensors", tensors},
+                                 {"tensor_bytes", tensor_bytes}};
   root["types"] = nlohmann::ordered_json::array();
-  for (const TypeRow& row : types) root["types"].push_back({{"type", row.type}, {"tensors", row.tensors}, {"bytes", row.bytes}});
+  for (const TypeRow& row : types)
+    root["types"].push_back({{"type", row.type}, {"tensors", row.tensors}, {"bytes", row.bytes}});
   root["metadata"] = nlohmann::ordered_json::object();
   for (const auto& [key, text] : metadata) root["metadata"][key] = text;
   return root.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);

@@ -10,7 +10,8 @@ namespace {
 
 using enum TypeKind;
 
-// Sorted by number. The byte sizes are those of the GGUF format; scale offsets only where a block has one binary16 scale.
+// Sorted by number. The byte sizes are those of the GGUF format; scale offsets only where a block has one binary16
+// scale.
 constexpr TypeInfo kTypes[] = {
     {type::f32, "f32", floating, 1, 4},
     {type::f16, "f16", floating, 1, 2},
@@ -75,7 +76,8 @@ const TypeInfo* find_type(uint32_t number) {
 }
 
 const TypeInfo* find_type(std::string_view name) {
-  const auto* at = std::find_if(std::begin(kTypes), std::end(kTypes), [&](const TypeInfo& t) { return t.name == name; });
+  const auto* at =
+      std::find_if(std::begin(kTypes), std::end(kTypes), [&](const TypeInfo& t) { return t.name == name; });
   return at != std::end(kTypes) ? at : nullptr;
 }
 

@@ -1,8 +1,9 @@
 // The table of tensor element types: number, name and block geometry.
 //
-// Numbers below 65536 are GGUF type numbers. Two things have no number of their own in GGUF and get one here, above 65536:
-// layouts that share number 42 with another layout, and safetensors integer types. Knowing a type here means only that its
-// sizes can be checked; whether a model in that type can run is decided later by the weight-format plugins.
+// Numbers below 65536 are GGUF type numbers. Two things have no number of their own in GGUF and get one here, above
+// 65536: layouts that share number 42 with another layout, and safetensors integer types. Knowing a type here means
+// only that its sizes can be checked; whether a model in that type can run is decided later by the weight-format
+// plugins.
 //
 // Immutable data, usable from any thread.
 #pragma once

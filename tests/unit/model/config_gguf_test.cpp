@@ -71,7 +71,13 @@ TEST(ConfigGguf, TurboMiniAndNano) {
 }
 
 TEST(ConfigGguf, PublishedShapesGiveThePublishedSizes) {
-  struct Row { uint32_t layers, embd, ff, heads, vocab; bool tied; size_t matrices, vectors; uint64_t bytes; double parameters; };
+  struct Row {
+    uint32_t layers, embd, ff, heads, vocab;
+    bool tied;
+    size_t matrices, vectors;
+    uint64_t bytes;
+    double parameters;
+  };
   for (const Row& row : {Row{28, 1024, 3072, 16, 151936, true, 197, 113, 84'072'448, 0.596e9},
                          {28, 2048, 6144, 16, 151669, true, 197, 113, 242'357'152, 1.720e9},
                          {36, 2560, 9728, 32, 151669, true, 253, 145, 566'320'264, 4.022e9},
@@ -123,7 +129,8 @@ TEST(ConfigGguf, UnknownArchitectureListsWhatIsSupported) {
   expect_failure(status, unsupported, {"general.architecture", "llama, qwen2, qwen3", "'qwen35'"});
   EXPECT_NE(status.hint().find("'qwen3'"), std::string::npos);
   expect_failure(with_keys(tiny, [](auto& w) { w.u32("x", 1); }), not_found, {"general.architecture", "missing"});
-  expect_failure(with_keys(tiny, [](auto& w) { w.u32("general.architecture", 1); }), corrupt_input, {"expected string", "u32"});
+  expect_failure(with_keys(tiny, [](auto& w) { w.u32("general.architecture", 1); }), corrupt_input,
+                 {"expected string", "u32"});
 }
 
 TEST(ConfigGguf, LayerCount) {  // M1
@@ -134,9 +141,12 @@ TEST(ConfigGguf, LayerCount) {  // M1
       other.layers = layers;
       w = other.keys();
     });
-    if (layers == 0) expect_failure(status, corrupt_input, {"qwen3.block_count", "over 0"});
-    else if (layers == 3) expect_failure(status, not_found, {"blk.2.attn_norm.weight", "missing"});
-    else expect_failure(status, corrupt_input, {"layer count", "1 to 1024", std::to_string(layers)});
+    if (layers == 0)
+      expect_failure(status, corrupt_input, {"qwen3.block_count", "over 0"});
+    else if (layers == 3)
+      expect_failure(status, not_found, {"blk.2.attn_norm.weight", "missing"});
+    else
+      expect_failure(status, corrupt_input, {"layer count", "1 to 1024", std::to_string(layers)});
   }
   tiny.layers = 1;
   expect_failure(with_keys(tiny, [](GgufWriter& w) { w = TinyModel().keys(); }), not_found, {"blk.1.", "missing"});
@@ -158,30 +168,40 @@ TEST(ConfigGguf, HeadCounts) {  // M2
   expect_failure(heads(0xFFFFFFFF, 1), corrupt_input, {"attention head count"});
   const auto no_key_length = [](uint32_t heads) {
     return with_keys(TinyModel(), [&](GgufWriter& w) {
-      w.text("general.architecture", "qwen3").u32("qwen3.block_count", 2).u32("qwen3.context_length", 64).u32("qwen3.embedding_length", 128);
-      w.u32("qwen3.feed_forward_length", 256).u32("qwen3.attention.head_count", heads).u32("qwen3.attention.head_count_kv", 1);
+      w.text("general.architecture", "qwen3")
+          .u32("qwen3.block_count", 2)
+          .u32("qwen3.context_length", 64)
+          .u32("qwen3.embedding_length", 128);
+      w.u32("qwen3.feed_forward_length", 256)
+          .u32("qwen3.attention.head_count", heads)
+          .u32("qwen3.attention.head_count_kv", 1);
       w.f32("qwen3.attention.layer_norm_rms_epsilon", 1e-6f);
     });
   };
   EXPECT_TRUE(no_key_length(2));
   expect_failure(no_key_length(3), corrupt_input, {"head_count", "divisor of the embedding length 128", "3"});
-  expect_failure(with_extra(TinyModel(), [](auto& w) { w.u32("qwen3.expert_count", 8); }), unsupported, {"expert_count", "8"});
-  expect_failure(with_extra(TinyModel(), [](auto& w) { w.u32("qwen3.attention.sliding_window", 8); }), unsupported, {"sliding_window"});
-  EXPECT_TRUE(with_extra(TinyModel(), [](auto& w) { w.u32("qwen3.expert_count", 0).u32("qwen3.attention.sliding_window", 0); }));
+  expect_failure(with_extra(TinyModel(), [](auto& w) { w.u32("qwen3.expert_count", 8); }), unsupported,
+                 {"expert_count", "8"});
+  expect_failure(with_extra(TinyModel(), [](auto& w) { w.u32("qwen3.attention.sliding_window", 8); }), unsupported,
+                 {"sliding_window"});
+  EXPECT_TRUE(with_extra(TinyModel(),
+                         [](auto& w) { w.u32("qwen3.expert_count", 0).u32("qwen3.attention.sliding_window", 0); }));
 }
 
 TEST(ConfigGguf, WrongKeyTypes) {  // G7
-  for (const char* name : {"block_count", "context_length", "embedding_length", "feed_forward_length", "attention.head_count",
-                           "attention.head_count_kv", "attention.key_length", "attention.value_length"}) {
+  for (const char* name :
+       {"block_count", "context_length", "embedding_length", "feed_forward_length", "attention.head_count",
+        "attention.head_count_kv", "attention.key_length", "attention.value_length"}) {
     GgufWriter w;
     const std::string full = std::string("qwen3.") + name;
     w.text("general.architecture", "qwen3");
     const std::string a = "qwen3.";
     // The wrong one first; a duplicate of it is left out.
     w.f32(full, 2.0f);
-    const std::pair<const char*, uint32_t> others[] = {{"block_count", 2}, {"context_length", 64}, {"embedding_length", 128},
-        {"feed_forward_length", 256}, {"attention.head_count", 2}, {"attention.head_count_kv", 1}, {"attention.key_length", 64},
-        {"attention.value_length", 64}};
+    const std::pair<const char*, uint32_t> others[] = {{"block_count", 2},           {"context_length", 64},
+                                                       {"embedding_length", 128},    {"feed_forward_length", 256},
+                                                       {"attention.head_count", 2},  {"attention.head_count_kv", 1},
+                                                       {"attention.key_length", 64}, {"attention.value_length", 64}};
     for (const auto& [other, value] : others) {
       if (std::string_view(other) != name) w.u32(a + other, value);
     }
@@ -189,8 +209,10 @@ TEST(ConfigGguf, WrongKeyTypes) {  // G7
     TinyModel().add_tensors(w);
     expect_failure(config_of(w).status(), corrupt_input, {"'" + full + "'", "expected u32 but found f32"});
   }
-  expect_failure(with_extra(TinyModel(), [](auto& w) { w.text("qwen3.rope.freq_base", "1e6"); }), corrupt_input, {"freq_base", "f32", "string"});
-  expect_failure(with_extra(TinyModel(), [](auto& w) { w.u32("qwen3.rope.freq_base", 10000); }), corrupt_input, {"freq_base", "f32", "u32"});
+  expect_failure(with_extra(TinyModel(), [](auto& w) { w.text("qwen3.rope.freq_base", "1e6"); }), corrupt_input,
+                 {"freq_base", "f32", "string"});
+  expect_failure(with_extra(TinyModel(), [](auto& w) { w.u32("qwen3.rope.freq_base", 10000); }), corrupt_input,
+                 {"freq_base", "f32", "u32"});
 }
 
 TEST(ConfigGguf, MissingKeys) {  // M3
@@ -219,8 +241,9 @@ TEST(ConfigGguf, MissingTensors) {  // M3: each one in turn
     const std::vector<uint64_t>& d = left_out.dims;
     std::vector<uint64_t> found = d;
     found[0] += 128;
-    expect_failure(config_of(wrong).status(), corrupt_input,
-                   {"'" + left_out.name + "'", "expected shape " + shape_text(d) + " but found shape " + shape_text(found)});
+    expect_failure(
+        config_of(wrong).status(), corrupt_input,
+        {"'" + left_out.name + "'", "expected shape " + shape_text(d) + " but found shape " + shape_text(found)});
     GgufWriter integers = TinyModel().keys();
     for (const Tensor& tensor : (*full)->tensors()) {
       integers.tensor(tensor.name, tensor.dims, tensor.name == left_out.name ? uint32_t(type::i32) : tensor.type);
@@ -239,12 +262,14 @@ TEST(ConfigGguf, QuantizedNormIsRefused) {
   auto file = ModelFile::open_memory("t.gguf", as_bytes(bytes));
   ASSERT_TRUE(file);
   GgufWriter quantized = one.keys();
-  for (const Tensor& t : (*file)->tensors()) quantized.tensor(t.name, t.dims, t.name == "output_norm.weight" ? 41u : t.type);
+  for (const Tensor& t : (*file)->tensors())
+    quantized.tensor(t.name, t.dims, t.name == "output_norm.weight" ? 41u : t.type);
   expect_failure(config_of(quantized).status(), unsupported, {"output_norm.weight", "f32, f16 or bf16", "q1_0"});
 }
 
 TEST(ConfigGguf, TensorsOfAnotherKindAreNotIgnored) {
-  for (const char* name : {"blk.0.attn_q.bias", "blk.0.attn_sinks.weight", "blk.2.attn_norm.weight", "blk.0.attn_qkv.weight", "rope_freqs.weight"}) {
+  for (const char* name : {"blk.0.attn_q.bias", "blk.0.attn_sinks.weight", "blk.2.attn_norm.weight",
+                           "blk.0.attn_qkv.weight", "rope_freqs.weight"}) {
     GgufWriter w = TinyModel().writer();
     w.tensor(name, {128}, 0);
     expect_failure(config_of(w).status(), unsupported, {name, "architecture qwen3 with 2 layers"});
@@ -254,7 +279,10 @@ TEST(ConfigGguf, TensorsOfAnotherKindAreNotIgnored) {
 TEST(ConfigGguf, PerLayerArrays) {  // M4
   const auto ffn = [](const std::vector<uint32_t>& values) {
     GgufWriter w;
-    w.text("general.architecture", "qwen3").u32("qwen3.block_count", 2).u32("qwen3.context_length", 64).u32("qwen3.embedding_length", 128);
+    w.text("general.architecture", "qwen3")
+        .u32("qwen3.block_count", 2)
+        .u32("qwen3.context_length", 64)
+        .u32("qwen3.embedding_length", 128);
     w.array("qwen3.feed_forward_length", 4, values).u32("qwen3.attention.head_count", 2);
     w.array<int32_t>("qwen3.attention.head_count_kv", 5, {1, 1}).f32("qwen3.attention.layer_norm_rms_epsilon", 1e-6f);
     TinyModel().add_tensors(w);
@@ -272,14 +300,28 @@ TEST(ConfigGguf, PerLayerArrays) {  // M4
 
 TEST(ConfigGguf, Vocabulary) {  // M5
   const std::vector<std::string> tokens(8, "x");
-  EXPECT_TRUE(with_extra({}, [&](auto& w) { w.texts("tokenizer.ggml.tokens", tokens).u32("qwen3.vocab_size", 8).u32("tokenizer.ggml.eos_token_id", 7); }));
-  expect_failure(with_extra({}, [](auto& w) { w.texts("tokenizer.ggml.tokens", {"a"}); }), corrupt_input, {"tokenizer.ggml.tokens", "expected 8", "found 1"});
-  expect_failure(with_extra({}, [](auto& w) { w.u32("qwen3.vocab_size", 9); }), corrupt_input, {"vocab_size", "expected 8", "9"});
-  expect_failure(with_extra({}, [&](auto& w) { w.texts("tokenizer.ggml.tokens", tokens).template array<int32_t>("tokenizer.ggml.token_type", 5, {1}); }),
-                 corrupt_input, {"token_type", "expected 8", "found 1"});
-  expect_failure(with_extra({}, [&](auto& w) { w.texts("tokenizer.ggml.tokens", tokens).template array<float>("tokenizer.ggml.scores", 6, {1, 2}); }),
-                 corrupt_input, {"scores", "found 2"});
-  for (const char* key : {"tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id", "tokenizer.ggml.padding_token_id"}) {
+  EXPECT_TRUE(with_extra({}, [&](auto& w) {
+    w.texts("tokenizer.ggml.tokens", tokens).u32("qwen3.vocab_size", 8).u32("tokenizer.ggml.eos_token_id", 7);
+  }));
+  expect_failure(with_extra({}, [](auto& w) { w.texts("tokenizer.ggml.tokens", {"a"}); }), corrupt_input,
+                 {"tokenizer.ggml.tokens", "expected 8", "found 1"});
+  expect_failure(with_extra({}, [](auto& w) { w.u32("qwen3.vocab_size", 9); }), corrupt_input,
+                 {"vocab_size", "expected 8", "9"});
+  expect_failure(
+      with_extra(
+          {},
+          [&](auto& w) {
+            w.texts("tokenizer.ggml.tokens", tokens).template array<int32_t>("tokenizer.ggml.token_type", 5, {1});
+          }),
+      corrupt_input, {"token_type", "expected 8", "found 1"});
+  expect_failure(
+      with_extra({},
+                 [&](auto& w) {
+                   w.texts("tokenizer.ggml.tokens", tokens).template array<float>("tokenizer.ggml.scores", 6, {1, 2});
+                 }),
+      corrupt_input, {"scores", "found 2"});
+  for (const char* key :
+       {"tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id", "tokenizer.ggml.padding_token_id"}) {
     expect_failure(with_extra({}, [&](auto& w) { w.u32(key, 8); }), corrupt_input, {key, "under 8", "found 8"});
     expect_failure(with_extra({}, [&](auto& w) { w.i32(key, -1); }), corrupt_input, {key, "-1"});
     expect_failure(with_extra({}, [&](auto& w) { w.text(key, "x"); }), corrupt_input, {key, "an integer"});
@@ -289,8 +331,13 @@ TEST(ConfigGguf, Vocabulary) {  // M5
 TEST(ConfigGguf, Ranges) {
   const auto eps = [](float value) {
     GgufWriter w;
-    w.text("general.architecture", "qwen3").u32("qwen3.block_count", 2).u32("qwen3.context_length", 64).u32("qwen3.embedding_length", 128);
-    w.u32("qwen3.feed_forward_length", 256).u32("qwen3.attention.head_count", 2).u32("qwen3.attention.head_count_kv", 1);
+    w.text("general.architecture", "qwen3")
+        .u32("qwen3.block_count", 2)
+        .u32("qwen3.context_length", 64)
+        .u32("qwen3.embedding_length", 128);
+    w.u32("qwen3.feed_forward_length", 256)
+        .u32("qwen3.attention.head_count", 2)
+        .u32("qwen3.attention.head_count_kv", 1);
     w.f32("qwen3.attention.layer_norm_rms_epsilon", value);
     TinyModel().add_tensors(w);
     return config_of(w).status();
@@ -300,7 +347,8 @@ TEST(ConfigGguf, Ranges) {
     expect_failure(with_extra({}, [&](auto& w) { w.f32("qwen3.rope.freq_base", bad); }), corrupt_input, {"rope base"});
   }
   for (const uint32_t bad : {0u, 1u, 63u, 66u, 0xFFFFFFFEu}) {
-    expect_failure(with_extra({}, [&](auto& w) { w.u32("qwen3.rope.dimension_count", bad); }), corrupt_input, {"rope dimension count", "64"});
+    expect_failure(with_extra({}, [&](auto& w) { w.u32("qwen3.rope.dimension_count", bad); }), corrupt_input,
+                   {"rope dimension count", "64"});
   }
 }
 
@@ -314,8 +362,10 @@ TEST(ConfigGguf, Sampling) {
   EXPECT_EQ(config->sampling.top_p, 0.85f);
   EXPECT_EQ(config->sampling.temperature, 0.5f);
   EXPECT_FALSE(config->sampling.min_p.has_value());
-  expect_failure(with_extra({}, [](auto& w) { w.f32("general.sampling.temp", NAN); }), corrupt_input, {"sampling.temp"});
-  expect_failure(with_extra({}, [](auto& w) { w.f32("general.sampling.top_p", 2); }), corrupt_input, {"sampling.top_p"});
+  expect_failure(with_extra({}, [](auto& w) { w.f32("general.sampling.temp", NAN); }), corrupt_input,
+                 {"sampling.temp"});
+  expect_failure(with_extra({}, [](auto& w) { w.f32("general.sampling.top_p", 2); }), corrupt_input,
+                 {"sampling.top_p"});
 }
 
 }  // namespace

@@ -101,7 +101,8 @@ TEST(ConfigHf, Transformers4Spelling) {
 
 TEST(ConfigHf, Yarn) {
   Edited e("qwen3");
-  e.root["rope_parameters"] = {{"rope_type", "yarn"}, {"rope_theta", 1e6}, {"factor", 4.0}, {"original_max_position_embeddings", 64}};
+  e.root["rope_parameters"] = {
+      {"rope_type", "yarn"}, {"rope_theta", 1e6}, {"factor", 4.0}, {"original_max_position_embeddings", 64}};
   auto config = e.config();
   ASSERT_TRUE(config) << config.status().message();
   EXPECT_EQ(config->rope.original_context, 64u);
@@ -130,15 +131,20 @@ TEST(ConfigHf, UnsupportedKinds) {
 }
 
 TEST(ConfigHf, WrongValues) {  // M1 to M3
-  const auto with = [](const char* key, json value, std::initializer_list<std::string_view> parts, Code code = corrupt_input) {
+  const auto with = [](const char* key, json value, std::initializer_list<std::string_view> parts,
+                       Code code = corrupt_input) {
     Edited e("qwen2");
-    if (value.is_discarded()) e.root.erase(key);
-    else e.root[key] = std::move(value);
+    if (value.is_discarded())
+      e.root.erase(key);
+    else
+      e.root[key] = std::move(value);
     e.refused(code, parts);
   };
   const json absent(json::value_t::discarded);
-  for (const char* key : {"num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads", "vocab_size", "max_position_embeddings"}) {
-    for (const json& bad : {json(0), json(-1), json(1.5), json("2"), json(true), json::array(), json(1ull << 40)}) with(key, bad, {key, "whole number"});
+  for (const char* key : {"num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads", "vocab_size",
+                          "max_position_embeddings"}) {
+    for (const json& bad : {json(0), json(-1), json(1.5), json("2"), json(true), json::array(), json(1ull << 40)})
+      with(key, bad, {key, "whole number"});
     with(key, absent, {key, "missing"}, not_found);
   }
   with("model_type", absent, {"model_type", "missing"}, not_found);
@@ -159,7 +165,8 @@ TEST(ConfigHf, WrongValues) {  // M1 to M3
   with("rope_parameters", {{"rope_theta", "1e6"}}, {"rope_theta", "a number"});
   with("rope_parameters", 5, {"rope_parameters", "an object"});
   with("rope_parameters", {{"rope_type", "linear"}, {"factor", -1}}, {"rope scaling factor"});
-  with("rope_parameters", {{"rope_type", "llama3"}, {"factor", 8}, {"low_freq_factor", 4}, {"high_freq_factor", 1}}, {"llama3"});
+  with("rope_parameters", {{"rope_type", "llama3"}, {"factor", 8}, {"low_freq_factor", 4}, {"high_freq_factor", 1}},
+       {"llama3"});
 }
 
 TEST(ConfigHf, NoConfigBesideALoneFile) {

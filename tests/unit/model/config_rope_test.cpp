@@ -36,8 +36,14 @@ TEST(Rope, YarnWorkedValues) {
   const RopeConfig rope = bonsai_8b();
   const auto f = rope.inverse_frequencies();
   ASSERT_EQ(f.size(), 64u);
-  const std::pair<int, double> expected[] = {{0, 1}, {19, 0.016548171}, {20, 0.0133352143}, {21, 0.0102719866}, {28, 0.00153441828},
-                                             {36, 0.000124028383}, {37, 8.49552082e-05}, {63, 3.1023444e-07}};
+  const std::pair<int, double> expected[] = {{0, 1},
+                                             {19, 0.016548171},
+                                             {20, 0.0133352143},
+                                             {21, 0.0102719866},
+                                             {28, 0.00153441828},
+                                             {36, 0.000124028383},
+                                             {37, 8.49552082e-05},
+                                             {63, 3.1023444e-07}};
   for (const auto& [i, value] : expected) expect_close(f[i], value);
   EXPECT_NEAR(rope.magnitude(), 1.1386, 0.00005);
 }
@@ -53,11 +59,13 @@ TEST(Rope, YarnParameters) {
   expect_close(rope.inverse_frequencies()[0], 0.25);
 }
 
-// base 500000, 16 dimensions, factor 8, original context 32: pair 0 turns 5.1 times and stays, the others turn less than once.
+// base 500000, 16 dimensions, factor 8, original context 32: pair 0 turns 5.1 times and stays, the others turn less
+// than once.
 TEST(Rope, Llama3) {
   RopeConfig rope;
   rope.dims = 16, rope.base = 500000, rope.scaling = RopeScaling::llama3, rope.factor = 8, rope.original_context = 32;
-  const double expected[] = {1, 0.0242403431, 0.00470075387, 0.000911583092, 0.000176776695, 3.4281022e-05, 6.64786987e-06, 1.28917317e-06};
+  const double expected[] = {
+      1, 0.0242403431, 0.00470075387, 0.000911583092, 0.000176776695, 3.4281022e-05, 6.64786987e-06, 1.28917317e-06};
   auto f = rope.inverse_frequencies();
   for (int i = 0; i < 8; ++i) expect_close(f[i], expected[i]);
   EXPECT_EQ(rope.magnitude(), 1.0f);
@@ -79,8 +87,12 @@ Result<ModelConfig> with_extra(const std::function<void(GgufWriter&)>& keys, Tin
 
 TEST(RopeGguf, Scaling) {
   auto yarn = with_extra([](GgufWriter& w) {
-    w.text("qwen3.rope.scaling.type", "yarn").f32("qwen3.rope.scaling.factor", 4).u32("qwen3.rope.scaling.original_context_length", 16);
-    w.f32("qwen3.rope.scaling.yarn_beta_fast", 30).f32("qwen3.rope.scaling.attn_factor", 0.5f).f32("qwen3.rope.scaling.yarn_attn_factor", 3);
+    w.text("qwen3.rope.scaling.type", "yarn")
+        .f32("qwen3.rope.scaling.factor", 4)
+        .u32("qwen3.rope.scaling.original_context_length", 16);
+    w.f32("qwen3.rope.scaling.yarn_beta_fast", 30)
+        .f32("qwen3.rope.scaling.attn_factor", 0.5f)
+        .f32("qwen3.rope.scaling.yarn_attn_factor", 3);
   });
   ASSERT_TRUE(yarn) << yarn.status().message();
   EXPECT_EQ(yarn->rope.scaling, RopeScaling::yarn);
@@ -90,7 +102,8 @@ TEST(RopeGguf, Scaling) {
   EXPECT_EQ(yarn->rope.attention_factor, 1.5);
   EXPECT_EQ(yarn->rope.extrapolation, 1);
 
-  auto plain = with_extra([](GgufWriter& w) { w.text("qwen3.rope.scaling.type", "none").f32("qwen3.rope.scaling.factor", 4); });
+  auto plain =
+      with_extra([](GgufWriter& w) { w.text("qwen3.rope.scaling.type", "none").f32("qwen3.rope.scaling.factor", 4); });
   ASSERT_TRUE(plain);
   EXPECT_EQ(plain->rope.scaling, RopeScaling::none);
   auto linear = with_extra([](GgufWriter& w) { w.f32("qwen3.rope.scaling.factor", 4); });
@@ -105,10 +118,14 @@ TEST(RopeGguf, Scaling) {
   expect_failure(with_extra([](GgufWriter& w) { w.text("qwen3.rope.scaling.type", "longrope"); }).status(), unsupported,
                  {"rope.scaling.type", "none, linear or yarn", "longrope"});
   for (const float bad : {-1.0f, NAN, INFINITY, 1e30f}) {
-    expect_failure(with_extra([&](GgufWriter& w) { w.f32("qwen3.rope.scaling.factor", bad); }).status(), corrupt_input, {"rope scaling factor"});
+    expect_failure(with_extra([&](GgufWriter& w) { w.f32("qwen3.rope.scaling.factor", bad); }).status(), corrupt_input,
+                   {"rope scaling factor"});
     expect_failure(with_extra([&](GgufWriter& w) {
-                     w.text("qwen3.rope.scaling.type", "yarn").f32("qwen3.rope.scaling.factor", 4).f32("qwen3.rope.scaling.yarn_beta_slow", bad);
-                   }).status(), corrupt_input, {"yarn", "beta_slow"});
+                     w.text("qwen3.rope.scaling.type", "yarn")
+                         .f32("qwen3.rope.scaling.factor", 4)
+                         .f32("qwen3.rope.scaling.yarn_beta_slow", bad);
+                   }).status(),
+                   corrupt_input, {"yarn", "beta_slow"});
   }
 }
 

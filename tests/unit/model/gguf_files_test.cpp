@@ -19,7 +19,9 @@ TEST(GgufFiles, TurboMini) {
   const auto start = std::chrono::steady_clock::now();
   auto file = ModelFile::open(kModels / "turbo-mini-q1.gguf");
   ASSERT_TRUE(file) << file.status().message();
-  RecordProperty("open_us", int(std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - start).count()));
+  RecordProperty(
+      "open_us",
+      int(std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - start).count()));
   EXPECT_EQ((*file)->format(), Format::gguf);
   EXPECT_EQ((*file)->tensors().size(), 112u);  // 10 layers of 11, embedding, norm
   EXPECT_EQ((*file)->metadata().size(), 29u);
@@ -58,7 +60,8 @@ TEST(GgufFiles, LargeTokenListsLoadFast) {
   const std::string bytes = w.build();
   const auto start = std::chrono::steady_clock::now();
   auto file = ModelFile::open_memory("t.gguf", as_bytes(bytes));
-  const auto open_us = std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - start).count();
+  const auto open_us =
+      std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - start).count();
   ASSERT_TRUE(file);
   RecordProperty("open_us", int(open_us));
   const StringArray* list = (*file)->metadata().find_strings("tokenizer.ggml.tokens");
@@ -133,11 +136,14 @@ TEST(GgufFiles, ChangesWhileOpenAreSeen) {  // G14
   check([](const fs::path& p) { fs::resize_file(p, 100); }, "changed");
   check([](const fs::path& p) { fs::resize_file(p, 100000); }, "changed");
   check([](const fs::path& p) { fs::remove(p); }, "removed");
-  check([&](const fs::path& p) {
-    std::ofstream(p.string() + ".new", std::ios::binary) << bytes;
-    fs::rename(p.string() + ".new", p);
-  }, "replaced");
-  check([](const fs::path& p) { fs::last_write_time(p, fs::last_write_time(p) + std::chrono::seconds(5)); }, "written to");
+  check(
+      [&](const fs::path& p) {
+        std::ofstream(p.string() + ".new", std::ios::binary) << bytes;
+        fs::rename(p.string() + ".new", p);
+      },
+      "replaced");
+  check([](const fs::path& p) { fs::last_write_time(p, fs::last_write_time(p) + std::chrono::seconds(5)); },
+        "written to");
 }
 
 // --- split models ---
@@ -221,7 +227,8 @@ TEST(GgufSplit, MissingRepeatedAndMixedParts) {  // G15
 TEST(GgufSplit, NamesAndLinks) {  // G15
   SplitFolder f;
   const auto renamed = f.write("model.gguf", part(0, 3, 3, "a").build());
-  expect_failure(ModelFile::open(renamed).status(), corrupt_input, {"file name", "NAME-00001-of-00002.gguf"}, "model.gguf");
+  expect_failure(ModelFile::open(renamed).status(), corrupt_input, {"file name", "NAME-00001-of-00002.gguf"},
+                 "model.gguf");
   const auto wrong = f.write("m-00004-of-00003.gguf", part(0, 3, 3, "a").build());
   expect_failure(ModelFile::open(wrong).status(), corrupt_input, {"file name", "4 of 3"}, "m-00004");
   TempFolder outside;

@@ -22,7 +22,10 @@ TEST(GgufHeader, ReadsEveryValueType) {
   w.f32("f32", 1.5f).boolean("yes", true).boolean("no", false).text("text", "h\xc3\xa9").u64("u64", 1ull << 63);
   w.i64("i64", -(1ll << 40)).f64("f64", 0.1);
   w.array<int32_t>("i32s", 5, {-1, 2}).array<float>("f32s", 6, {0.5f}).array<uint32_t>("u32s", 4, {9, 8, 7});
-  w.array<uint8_t>("bools", 7, {1, 0}).array<int8_t>("i8s", 1, {-1}).array<uint64_t>("none", 10, {}).texts("texts", {"a", "", "bc"});
+  w.array<uint8_t>("bools", 7, {1, 0})
+      .array<int8_t>("i8s", 1, {-1})
+      .array<uint64_t>("none", 10, {})
+      .texts("texts", {"a", "", "bc"});
   const std::string bytes = w.build();
   auto file = ModelFile::open_memory("t.gguf", as_bytes(bytes));
   ASSERT_TRUE(file) << file.status().message();
@@ -122,13 +125,15 @@ TEST(GgufHeader, CountsAreCheckedBeforeAllocation) {  // G3
 }
 
 TEST(GgufHeader, LengthsAreChecked) {  // G4
-  for (const uint64_t length : {uint64_t(UINT64_MAX), uint64_t(UINT64_MAX) - 7, uint64_t(1) << 63, uint64_t(1) << 33, uint64_t(4000)}) {
+  for (const uint64_t length :
+       {uint64_t(UINT64_MAX), uint64_t(UINT64_MAX) - 7, uint64_t(1) << 63, uint64_t(1) << 33, uint64_t(4000)}) {
     GgufWriter w = small();
     w.pair("s", 8, GgufWriter::raw(length) + "abc");
     expect_failure(open_status(w.build()), corrupt_input, {"key 's'", "string of " + std::to_string(length)});
     GgufWriter keys;
     keys.key_count = 1;
-    expect_failure(open_status(keys.build() + GgufWriter::raw(length) + "abcdefgh"), corrupt_input, {"key 0 at byte 24", std::to_string(length)});
+    expect_failure(open_status(keys.build() + GgufWriter::raw(length) + "abcdefgh"), corrupt_input,
+                   {"key 0 at byte 24", std::to_string(length)});
     GgufWriter names;
     names.tensor_count = 1;
     expect_failure(open_status(names.build() + GgufWriter::raw(length) + std::string(40, 'x')), corrupt_input,
@@ -200,11 +205,13 @@ TEST(GgufHeader, AlignmentTypeAndRange) {  // G7, G8
     return open_status(w.build());
   };
   constexpr const char* key = "general.alignment";
-  expect_failure(with([](auto& w) { w.i32(key, 32); }, 32), corrupt_input, {"general.alignment", "expected u32", "i32"});
+  expect_failure(with([](auto& w) { w.i32(key, 32); }, 32), corrupt_input,
+                 {"general.alignment", "expected u32", "i32"});
   expect_failure(with([](auto& w) { w.text(key, "32"); }, 32), corrupt_input, {"expected u32", "string"});
   expect_failure(with([](auto& w) { w.u64(key, 32); }, 32), corrupt_input, {"expected u32", "u64"});
   for (const uint32_t bad : {0u, 3u, 48u, (1u << 20) + 1, 1u << 21, 1u << 31, 0xFFFFFFFFu}) {
-    expect_failure(with([&](auto& w) { w.u32(key, bad); }, 32), corrupt_input, {"power of two from 1 to 1048576", std::to_string(bad)});
+    expect_failure(with([&](auto& w) { w.u32(key, bad); }, 32), corrupt_input,
+                   {"power of two from 1 to 1048576", std::to_string(bad)});
   }
   for (const uint32_t good : {1u, 8u, 64u, 4096u, 1u << 20}) {
     EXPECT_TRUE(with([&](auto& w) { w.u32(key, good); }, good)) << good;

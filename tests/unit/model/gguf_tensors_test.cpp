@@ -18,10 +18,24 @@ Status one(std::vector<uint64_t> dims, uint32_t type = 0, std::optional<uint64_t
 }
 
 TEST(GgufTensors, GeometryTable) {
-  struct Row { uint32_t number; const char* name; uint32_t weights, bytes; };
-  for (const Row& row : {Row{0, "f32", 1, 4}, {1, "f16", 1, 2}, {30, "bf16", 1, 2}, {2, "q4_0", 32, 18}, {3, "q4_1", 32, 20},
-                         {6, "q5_0", 32, 22}, {7, "q5_1", 32, 24}, {8, "q8_0", 32, 34}, {34, "tq1_0", 256, 54},
-                         {35, "tq2_0", 256, 66}, {41, "q1_0", 128, 18}, {42, "q2_0_g64", 64, 18}, {142, "pq2_0", 128, 34},
+  struct Row {
+    uint32_t number;
+    const char* name;
+    uint32_t weights, bytes;
+  };
+  for (const Row& row : {Row{0, "f32", 1, 4},
+                         {1, "f16", 1, 2},
+                         {30, "bf16", 1, 2},
+                         {2, "q4_0", 32, 18},
+                         {3, "q4_1", 32, 20},
+                         {6, "q5_0", 32, 22},
+                         {7, "q5_1", 32, 24},
+                         {8, "q8_0", 32, 34},
+                         {34, "tq1_0", 256, 54},
+                         {35, "tq2_0", 256, 66},
+                         {41, "q1_0", 128, 18},
+                         {42, "q2_0_g64", 64, 18},
+                         {142, "pq2_0", 128, 34},
                          {143, "ptq1_0", 128, 28}}) {
     const TypeInfo* info = find_type(row.number);
     ASSERT_TRUE(info) << row.number;
@@ -63,13 +77,13 @@ TEST(GgufTensors, Dimensions) {  // G9
   expect_failure(one({0}), corrupt_input, {"dimension 0", "over 0 but found 0"});
   expect_failure(one({32, 0}), corrupt_input, {"dimension 1", "found 0"});
   expect_failure(one({uint64_t(-4)}), corrupt_input, {"found -4"});
-  expect_failure(one({1ull << 32, 1ull << 32}), corrupt_input, {"63 bits"});            // wraps to zero
+  expect_failure(one({1ull << 32, 1ull << 32}), corrupt_input, {"63 bits"});  // wraps to zero
   expect_failure(one({1ull << 32, 1ull << 32, 0}), corrupt_input, {"63 bits"});
   expect_failure(one({1ull << 62, 2}), corrupt_input, {"63 bits"});
   expect_failure(one({(1ull << 62) / 3, 3, 5}), corrupt_input, {"63 bits"});
-  expect_failure(one({1ull << 62}), corrupt_input, {"64 bits"});                        // bytes do not fit
+  expect_failure(one({1ull << 62}), corrupt_input, {"64 bits"});  // bytes do not fit
   expect_failure(one({1ull << 62}, 28), corrupt_input, {"64 bits"});
-  expect_failure(one({1ull << 62}, 8), corrupt_input, {"data to end at byte"});         // 4.9e18 bytes
+  expect_failure(one({1ull << 62}, 8), corrupt_input, {"data to end at byte"});  // 4.9e18 bytes
 }
 
 TEST(GgufTensors, PaddingDoesNotWrap) {  // G10
@@ -87,7 +101,8 @@ TEST(GgufTensors, Types) {  // G11
   for (const uint32_t retired : {4u, 5u, 31u, 32u, 33u, 36u, 37u, 38u}) {
     expect_failure(one({32}, retired), unsupported, {"tensor 't'", "type " + std::to_string(retired), "retired"});
   }
-  for (const uint32_t unknown : {43u, 44u, 97u, 141u, 144u, 0xFFFFFFFFu, uint32_t(type::u8), uint32_t(type::q2_0_g128)}) {
+  for (const uint32_t unknown :
+       {43u, 44u, 97u, 141u, 144u, 0xFFFFFFFFu, uint32_t(type::u8), uint32_t(type::q2_0_g128)}) {
     expect_failure(one({32}, unknown), unsupported, {"tensor 't'", "known type"});
   }
   expect_failure(one({127}, 41), corrupt_input, {"rows of q1_0", "multiple of 128", "127"});  // M11
@@ -138,15 +153,16 @@ TEST(GgufTensors, SixtyFourBitsAllTheWay) {  // G13: a sparse file over 4 GiB
 // --- numbers 40 and 42 ---
 
 std::string ternary_blocks(size_t n, bool scale_last, uint8_t code_byte = 0x24) {
-  // 0x24 = codes 0, 1, 2, 0: ternary. As a half, two such bytes are 0x2424, a plausible scale; the scale 0x3C00 read as codes is
-  // 0, 0, 0, 0, 0, 3, 3, 0: not ternary.
+  // 0x24 = codes 0, 1, 2, 0: ternary. As a half, two such bytes are 0x2424, a plausible scale; the scale 0x3C00 read as
+  // codes is 0, 0, 0, 0, 0, 3, 3, 0: not ternary.
   const std::string codes(32, char(code_byte)), scale("\x00\x3c", 2);
   std::string out;
   for (size_t i = 0; i < n; ++i) out += scale_last ? codes + scale : scale + codes;
   return out;
 }
 
-Result<std::unique_ptr<ModelFile>> with_42(const std::string& data, std::vector<uint64_t> dims, const char* mark = nullptr, bool tail = true) {
+Result<std::unique_ptr<ModelFile>> with_42(const std::string& data, std::vector<uint64_t> dims,
+                                           const char* mark = nullptr, bool tail = true) {
   static std::string bytes;
   GgufWriter w;
   if (mark) w.text("general.quantization_version", mark);
@@ -185,7 +201,10 @@ TEST(GgufType42, ScaleLast) {
   auto sampled = with_42(ternary_blocks(64, true), {128, 64});  // no mark: the blocks decide
   ASSERT_TRUE(sampled) << sampled.status().message();
   EXPECT_EQ((*sampled)->find("w")->type, type::q2_0_g128_scale_last);
-  expect_failure(with_42(ternary_blocks(64, false), {128, 64}, "TQ2_0_G128").status(), unsupported, {"scale comes last"});
+  expect_failure(with_42(ternary_blocks(64, false), {128, 64}, "TQ2_0_G128").status(), unsupported,
+                 {"scale comes last"});
+  expect_failure(with_42(std::string(128 * 18, '\0'), {128, 64}, "TQ2_0_G128").status(), unsupported,
+                 {"34 bytes", "18 bytes"});
 
   GgufWriter w;
   w.text("oxibonsai.quant_format", "any").tensor("w", {128, 64}, 42, ternary_blocks(64, true)).tensor("z", {32}, 0);
@@ -199,9 +218,11 @@ TEST(GgufType42, NothingIsGuessed) {
   // Code 3 under both readings: neither is a ternary file.
   expect_failure(with_42(std::string(64 * 34, '\xff'), {128, 64}).status(), unsupported, {"neither"});
   // One block of 128 weights: 34 and 36 bytes both pad to 64, and the section's end fits both.
-  expect_failure(with_42(std::string(36, '\0'), {128}, nullptr, true).status(), unsupported, {"42", "more than one fits"});
+  expect_failure(with_42(std::string(36, '\0'), {128}, nullptr, true).status(), unsupported,
+                 {"42", "more than one fits"});
   // A size that no layout has.
-  expect_failure(with_42(std::string(4000, '\0'), {128, 64}).status(), corrupt_input, {"output_norm.weight", "expected offset 2304"});
+  expect_failure(with_42(std::string(4000, '\0'), {128, 64}).status(), corrupt_input,
+                 {"output_norm.weight", "expected offset 2304"});
   // The early forks' 1-bit layout under this number.
   expect_failure(with_42(std::string(256 * 6, '\0'), {128, 64}).status(), unsupported, {"42", "obsolete 1-bit layout"});
   expect_failure(with_42(std::string(18, '\0'), {96}).status(), unsupported, {"obsolete"});  // rows only of 32

@@ -171,8 +171,10 @@ struct TinyModel {
     const uint64_t q = uint64_t(heads) * head_dim, kv = uint64_t(kv_heads) * head_dim;
     w.tensor(b + "attn_norm.weight", {embd}, 0).tensor(b + "attn_q.weight", {embd, q}, matrix_type);
     w.tensor(b + "attn_k.weight", {embd, kv}, matrix_type).tensor(b + "attn_v.weight", {embd, kv}, matrix_type);
-    if (architecture == "qwen2") w.tensor(b + "attn_q.bias", {q}, 0).tensor(b + "attn_k.bias", {kv}, 0).tensor(b + "attn_v.bias", {kv}, 0);
-    if (architecture == "qwen3") w.tensor(b + "attn_q_norm.weight", {head_dim}, 0).tensor(b + "attn_k_norm.weight", {head_dim}, 0);
+    if (architecture == "qwen2")
+      w.tensor(b + "attn_q.bias", {q}, 0).tensor(b + "attn_k.bias", {kv}, 0).tensor(b + "attn_v.bias", {kv}, 0);
+    if (architecture == "qwen3")
+      w.tensor(b + "attn_q_norm.weight", {head_dim}, 0).tensor(b + "attn_k_norm.weight", {head_dim}, 0);
     w.tensor(b + "attn_output.weight", {q, embd}, matrix_type).tensor(b + "ffn_norm.weight", {embd}, 0);
     w.tensor(b + "ffn_gate.weight", {embd, ff}, matrix_type).tensor(b + "ffn_up.weight", {embd, ff}, matrix_type);
     w.tensor(b + "ffn_down.weight", {ff, embd}, matrix_type);

@@ -20,7 +20,8 @@ inline void expect_failure(const Status& status, Code code, std::initializer_lis
   ASSERT_FALSE(status.is_ok()) << "accepted; expected: " << *parts.begin();
   EXPECT_EQ(code_name(status.code()), std::string(code_name(code))) << status.message();
   EXPECT_TRUE(std::string_view(status.message()).starts_with(file)) << status.message();
-  for (std::string_view part : parts) EXPECT_NE(status.message().find(part), std::string::npos) << status.message() << "\n  lacks " << part;
+  for (std::string_view part : parts)
+    EXPECT_NE(status.message().find(part), std::string::npos) << status.message() << "\n  lacks " << part;
   EXPECT_EQ(status.message().find('\n'), std::string::npos) << status.message();
 }
 

@@ -14,7 +14,8 @@ const fs::path kTiny = fs::path(TURBO_TEST_DATA) / "golden" / "tiny-random";
 std::string file_of(const std::vector<std::string>& names) {
   std::string header = "{";
   for (size_t i = 0; i < names.size(); ++i) {
-    header += fmt::format(R"({}"{}":{{"dtype":"U8","shape":[1],"data_offsets":[{},{}]}})", i ? "," : "", names[i], i, i + 1);
+    header +=
+        fmt::format(R"({}"{}":{{"dtype":"U8","shape":[1],"data_offsets":[{},{}]}})", i ? "," : "", names[i], i, i + 1);
   }
   header += "}";
   return GgufWriter::raw(uint64_t(header.size())) + header + std::string(names.size(), 'x');
@@ -23,9 +24,10 @@ std::string file_of(const std::vector<std::string>& names) {
 TEST(SafetensorsFolder, CanonicalNames) {
   auto file = ModelFile::open(kTiny / "qwen3");
   ASSERT_TRUE(file) << file.status().message();
-  for (const char* name : {"token_embd.weight", "output_norm.weight", "blk.0.attn_norm.weight", "blk.2.attn_q.weight", "blk.2.attn_k.weight",
-                           "blk.2.attn_v.weight", "blk.1.attn_q_norm.weight", "blk.1.attn_k_norm.weight", "blk.1.attn_output.weight",
-                           "blk.1.ffn_norm.weight", "blk.1.ffn_gate.weight", "blk.1.ffn_up.weight", "blk.1.ffn_down.weight"}) {
+  for (const char* name : {"token_embd.weight", "output_norm.weight", "blk.0.attn_norm.weight", "blk.2.attn_q.weight",
+                           "blk.2.attn_k.weight", "blk.2.attn_v.weight", "blk.1.attn_q_norm.weight",
+                           "blk.1.attn_k_norm.weight", "blk.1.attn_output.weight", "blk.1.ffn_norm.weight",
+                           "blk.1.ffn_gate.weight", "blk.1.ffn_up.weight", "blk.1.ffn_down.weight"}) {
     EXPECT_TRUE((*file)->find(name)) << name;
   }
   for (const Tensor& tensor : (*file)->tensors()) EXPECT_FALSE(tensor.source_name.empty()) << tensor.name;
@@ -55,7 +57,8 @@ TEST(SafetensorsFolder, ALoneFileOpens) {
 TEST(SafetensorsFolder, DraftHeadsKeepTheirNames) {
   TempFolder folder;
   folder.write("config.json", "{}");
-  folder.write("model.safetensors", file_of({"fc.weight", "midlayer.self_attn.q_proj.weight", "lm_head.weight", "norm.weight", "d2t"}));
+  folder.write("model.safetensors",
+               file_of({"fc.weight", "midlayer.self_attn.q_proj.weight", "lm_head.weight", "norm.weight", "d2t"}));
   auto file = ModelFile::open(folder.path());
   ASSERT_TRUE(file) << file.status().message();
   EXPECT_TRUE((*file)->find("lm_head.weight"));
@@ -67,7 +70,8 @@ TEST(SafetensorsFolder, OddNamesAreKept) {
   TempFolder folder;
   folder.write("config.json", "{}");
   folder.write("model.safetensors", file_of({"model.layers.01.mlp.up_proj.weight", "model.layers.x.mlp.up_proj.weight",
-                                             "model.layers.99999999.mlp.up_proj.weight", "model.layers.1.mlp.up_proj.scale", "model.layers."}));
+                                             "model.layers.99999999.mlp.up_proj.weight",
+                                             "model.layers.1.mlp.up_proj.scale", "model.layers."}));
   auto file = ModelFile::open(folder.path());
   ASSERT_TRUE(file) << file.status().message();
   for (const Tensor& tensor : (*file)->tensors()) EXPECT_TRUE(tensor.source_name.empty()) << tensor.name;
@@ -77,21 +81,24 @@ TEST(SafetensorsFolder, TwoNamesForOneTensorAreRefused) {
   TempFolder folder;
   folder.write("config.json", "{}");
   folder.write("model.safetensors", file_of({"model.norm.weight", "output_norm.weight"}));
-  expect_failure(ModelFile::open(folder.path()).status(), corrupt_input, {"output_norm.weight", "twice"}, "model.safetensors");
+  expect_failure(ModelFile::open(folder.path()).status(), corrupt_input, {"output_norm.weight", "twice"},
+                 "model.safetensors");
 }
 
 struct Sharded : TempFolder {
   Sharded() {
     write("config.json", "{}");
-    write("model-00001-of-00002.safetensors", file_of({"model.norm.weight", "a"}));
-    write("model-00002-of-00002.safetensors", file_of({"lm_head.weight"}));
-    index(R"("model.norm.weight":"model-00001-of-00002.safetensors","a":"model-00001-of-00002.safetensors",)"
-          R"("lm_head.weight":"model-00002-of-00002.safetensors")");
+    // The head comes first: names are decided by the whole index, not by one shard.
+    write("model-00001-of-00002.safetensors", file_of({"lm_head.weight"}));
+    write("model-00002-of-00002.safetensors", file_of({"model.norm.weight", "a"}));
+    index(R"("model.norm.weight":"model-00002-of-00002.safetensors","a":"model-00002-of-00002.safetensors",)"
+          R"("lm_head.weight":"model-00001-of-00002.safetensors")");
   }
   void index(const std::string& entries) const {
     write("model.safetensors.index.json", R"({"metadata":{"total_size":3},"weight_map":{)" + entries + "}}");
   }
-  void refused(Code code, std::initializer_list<std::string_view> parts, std::string_view file = "model.safetensors.index.json") const {
+  void refused(Code code, std::initializer_list<std::string_view> parts,
+               std::string_view file = "model.safetensors.index.json") const {
     expect_failure(ModelFile::open(path()).status(), code, parts, file);
   }
 };
@@ -102,7 +109,7 @@ TEST(SafetensorsIndex, ReadsShards) {
   ASSERT_TRUE(file) << file.status().message();
   EXPECT_EQ((*file)->tensors().size(), 3u);
   EXPECT_EQ((*file)->files().size(), 2u);
-  EXPECT_EQ((*file)->find("output.weight")->file_index, 1u);
+  EXPECT_EQ((*file)->find("output.weight")->file_index, 0u);
   EXPECT_TRUE((*file)->find("output_norm.weight"));
 }
 
@@ -110,7 +117,8 @@ TEST(SafetensorsIndex, NamesStayInsideTheFolder) {  // S6, G15
   Sharded f;
   TempFolder outside;
   outside.write("o.safetensors", file_of({"a"}));
-  for (const char* bad : {"../o.safetensors", "/etc/passwd", "sub/o.safetensors", "..", ".", "", "a\\\\b", "a\\u0000b"}) {
+  for (const char* bad :
+       {"../o.safetensors", "/etc/passwd", "sub/o.safetensors", "..", ".", "", "a\\\\b", "a\\u0000b"}) {
     f.index(fmt::format(R"("a":"{}")", bad));
     f.refused(corrupt_input, {"inside the model's folder"});
   }
@@ -123,9 +131,10 @@ TEST(SafetensorsIndex, NamesStayInsideTheFolder) {  // S6, G15
 
 TEST(SafetensorsIndex, MustAgreeWithTheFiles) {  // S6
   Sharded f;
-  f.index(R"("a":"model-00001-of-00002.safetensors")");
-  f.refused(corrupt_input, {"tensor 'output_norm.weight'", "does not place it there"});
-  f.index(R"("a":"model-00001-of-00002.safetensors","model.norm.weight":"model-00001-of-00002.safetensors","more":"model-00001-of-00002.safetensors")");
+  f.index(R"("a":"model-00002-of-00002.safetensors")");
+  f.refused(corrupt_input, {"tensor 'model.norm.weight'", "does not place it there"});
+  f.index(
+      R"("a":"model-00002-of-00002.safetensors","model.norm.weight":"model-00002-of-00002.safetensors","more":"model-00002-of-00002.safetensors")");
   f.refused(corrupt_input, {"expected 3 tensors but found 2"});
   f.index(R"("a":1)");
   f.refused(corrupt_input, {"tensor 'a'", "file name"});
@@ -155,7 +164,8 @@ TEST(SafetensorsFolder, ForeignContent) {  // S7
   expect_failure(ModelFile::open(folder.path()).status(), unsupported, {"Git LFS"}, "model.safetensors");
   fs::remove(folder.path() / "model.safetensors");
   folder.write("pytorch_model.bin", "PK\x03\x04zip"sv);
-  EXPECT_NE(ModelFile::open(folder.path()).status().message().find("'pytorch_model.bin', which is a pickle"), std::string::npos);
+  EXPECT_NE(ModelFile::open(folder.path()).status().message().find("'pytorch_model.bin', which is a pickle"),
+            std::string::npos);
 }
 
 TEST(SafetensorsFolder, ConfigJsonIsStrict) {

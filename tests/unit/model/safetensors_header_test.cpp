@@ -12,12 +12,16 @@ using namespace std::string_literals;
 std::string file_with(const std::string& header, const std::string& data = {}) {
   return GgufWriter::raw(uint64_t(header.size())) + header + data;
 }
-Status status_of(const std::string& header, const std::string& data = {}) { return open_status(file_with(header, data), "t.st"); }
+Status status_of(const std::string& header, const std::string& data = {}) {
+  return open_status(file_with(header, data), "t.st");
+}
 
-constexpr const char* kGood = R"({"__metadata__":{"format":"pt"},"b":{"dtype":"F16","shape":[2,3],"data_offsets":[0,12]},)"
-                              R"("a":{"dtype":"I64","shape":[1],"data_offsets":[12,20]}}  )";
+constexpr const char* kGood =
+    R"({"__metadata__":{"format":"pt"},"b":{"dtype":"F16","shape":[2,3],"data_offsets":[0,12]},)"
+    R"("a":{"dtype":"I64","shape":[1],"data_offsets":[12,20]}}  )";
 
-void refused(const std::string& header, std::initializer_list<std::string_view> parts, size_t data = 0, Code code = corrupt_input) {
+void refused(const std::string& header, std::initializer_list<std::string_view> parts, size_t data = 0,
+             Code code = corrupt_input) {
   expect_failure(status_of(header, std::string(data, '\0')), code, parts, "t.st");
 }
 
@@ -37,17 +41,32 @@ TEST(SafetensorsHeader, ReadsTensorsInnermostFirst) {
 }
 
 TEST(SafetensorsHeader, Dtypes) {
-  struct Row { const char* dtype; uint32_t type; unsigned bytes; };
-  for (const Row& row : {Row{"F32", 0, 4}, {"F16", 1, 2}, {"BF16", 30, 2}, {"F64", 28, 8}, {"I8", 24, 1}, {"I16", 25, 2}, {"I32", 26, 4},
-                         {"I64", 27, 8}, {"U8", type::u8, 1}, {"U32", type::u32, 4}, {"BOOL", type::boolean, 1},
+  struct Row {
+    const char* dtype;
+    uint32_t type;
+    unsigned bytes;
+  };
+  for (const Row& row : {Row{"F32", 0, 4},
+                         {"F16", 1, 2},
+                         {"BF16", 30, 2},
+                         {"F64", 28, 8},
+                         {"I8", 24, 1},
+                         {"I16", 25, 2},
+                         {"I32", 26, 4},
+                         {"I64", 27, 8},
+                         {"U8", type::u8, 1},
+                         {"U32", type::u32, 4},
+                         {"BOOL", type::boolean, 1},
                          {"F8_E4M3", type::f8_e4m3, 1}}) {
     const std::string bytes = file_with(
-        fmt::format(R"({{"t":{{"dtype":"{}","shape":[3],"data_offsets":[0,{}]}}}})", row.dtype, 3 * row.bytes), std::string(3 * row.bytes, 'x'));
+        fmt::format(R"({{"t":{{"dtype":"{}","shape":[3],"data_offsets":[0,{}]}}}})", row.dtype, 3 * row.bytes),
+        std::string(3 * row.bytes, 'x'));
     auto file = ModelFile::open_memory("t.st", as_bytes(bytes));
     ASSERT_TRUE(file) << row.dtype << file.status().message();
     EXPECT_EQ((*file)->find("t")->type, row.type) << row.dtype;
   }
-  refused(R"({"t":{"dtype":"F4","shape":[3],"data_offsets":[0,2]}})", {"tensor 't'", "known dtype", "'F4'"}, 2, unsupported);
+  refused(R"({"t":{"dtype":"F4","shape":[3],"data_offsets":[0,2]}})", {"tensor 't'", "known dtype", "'F4'"}, 2,
+          unsupported);
   refused(R"({"t":{"dtype":"f32","shape":[1],"data_offsets":[0,4]}})", {"known dtype", "'f32'"}, 4, unsupported);
   EXPECT_TRUE(status_of(R"({"t":{"dtype":"F32","shape":[],"data_offsets":[0,4]}})", "1234"));  // a scalar
 }
@@ -78,9 +97,11 @@ TEST(SafetensorsHeader, EveryByteMutatedNeverCrashes) {
 TEST(SafetensorsHeader, HeaderLength) {  // S1; a folder names the file, so the length is not what detects the format
   TempFolder folder;
   folder.write("config.json", "{}");
-  for (const uint64_t length : {uint64_t(0), uint64_t(1), uint64_t(500), uint64_t(100'000'001), ~uint64_t(0), ~uint64_t(0) - 7}) {
+  for (const uint64_t length :
+       {uint64_t(0), uint64_t(1), uint64_t(500), uint64_t(100'000'001), ~uint64_t(0), ~uint64_t(0) - 7}) {
     folder.write("model.safetensors", GgufWriter::raw(length) + R"({"t":{}})");
-    expect_failure(ModelFile::open(folder.path()).status(), corrupt_input, {"header length", std::to_string(length)}, "model.safetensors");
+    expect_failure(ModelFile::open(folder.path()).status(), corrupt_input, {"header length", std::to_string(length)},
+                   "model.safetensors");
   }
   folder.write("model.safetensors", "1234567");
   expect_failure(ModelFile::open(folder.path()).status(), corrupt_input, {"header length", "7"}, "model.safetensors");
@@ -122,22 +143,27 @@ TEST(SafetensorsHeader, Json) {  // S2
 
 TEST(SafetensorsHeader, TooManyTensors) {  // S2
   std::string header = "{";
-  for (int i = 0; i < 300'000; ++i) header += fmt::format(R"("{}":{{"dtype":"U8","shape":[1],"data_offsets":[{},{}]}},)", i, i, i + 1);
+  for (int i = 0; i < 300'000; ++i)
+    header += fmt::format(R"("{}":{{"dtype":"U8","shape":[1],"data_offsets":[{},{}]}},)", i, i, i + 1);
   header.back() = '}';
   refused(header, {"at most 262144 tensors"}, 300'000, resource_exhausted);
   refused("{\"" + std::string(1025, 'n') + "\":{}}", {"1024 bytes in a tensor name"}, 0, resource_exhausted);
 }
 
 TEST(SafetensorsHeader, DuplicateNames) {  // S3
-  refused(R"({"t":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"t":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})",
-          {"'t' is there twice"}, 2);
-  refused(R"({"t":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"\u0074":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})",
-          {"'t' is there twice"}, 2);
+  refused(
+      R"({"t":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"t":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})",
+      {"'t' is there twice"}, 2);
+  refused(
+      R"({"t":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"\u0074":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})",
+      {"'t' is there twice"}, 2);
   refused(R"({"__metadata__":{},"__metadata__":{}})", {"'__metadata__' is there twice"});
 }
 
 std::string two(const char* first, const char* second) {
-  return fmt::format(R"({{"a":{{"dtype":"U8","shape":[4],"data_offsets":{}}},"b":{{"dtype":"U8","shape":[4],"data_offsets":{}}}}})", first, second);
+  return fmt::format(
+      R"({{"a":{{"dtype":"U8","shape":[4],"data_offsets":{}}},"b":{{"dtype":"U8","shape":[4],"data_offsets":{}}}}})",
+      first, second);
 }
 
 TEST(SafetensorsHeader, Offsets) {  // S4
@@ -162,8 +188,10 @@ TEST(SafetensorsHeader, Offsets) {  // S4
 }
 
 TEST(SafetensorsHeader, ShapeAgainstOffsets) {  // S5
-  const auto with = [](const char* dtype, const char* shape, size_t bytes, std::initializer_list<std::string_view> parts) {
-    refused(fmt::format(R"({{"t":{{"dtype":"{}","shape":{},"data_offsets":[0,{}]}}}})", dtype, shape, bytes), parts, bytes);
+  const auto with = [](const char* dtype, const char* shape, size_t bytes,
+                       std::initializer_list<std::string_view> parts) {
+    refused(fmt::format(R"({{"t":{{"dtype":"{}","shape":{},"data_offsets":[0,{}]}}}})", dtype, shape, bytes), parts,
+            bytes);
   };
   with("F32", "[2,3]", 23, {"tensor 't'", "{3, 2} of f32 needs 24 bytes", "span 23"});
   with("F32", "[4294967296,4294967296]", 4, {"63 bits"});
