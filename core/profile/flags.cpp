@@ -22,9 +22,9 @@ struct Algorithm {
   const char* mode = nullptr;  // drafter.options.mode
 };
 constexpr Algorithm algorithms[] = {
-    {"NGRAM", "ngram"},           {"PHANTOM", "phantom"}, {"EAGLE", "eagle"},       {"NEXTN", "eagle"},
-    {"EAGLE3", "eagle3"},         {"P_EAGLE", "eagle3", "p_eagle"}, {"STANDALONE", "standalone"}, {"MEDUSA", "medusa"},
-    {"P_CASCADE", "cascade"},     {"CHIMERA", "chimera"}, {"SELF_SPEC", "self_spec"},
+    {"NGRAM", "ngram"},       {"PHANTOM", "phantom"},           {"EAGLE", "eagle"},           {"NEXTN", "eagle"},
+    {"EAGLE3", "eagle3"},     {"P_EAGLE", "eagle3", "p_eagle"}, {"STANDALONE", "standalone"}, {"MEDUSA", "medusa"},
+    {"P_CASCADE", "cascade"}, {"CHIMERA", "chimera"},           {"SELF_SPEC", "self_spec"},
 };
 
 struct Gone {
@@ -102,7 +102,8 @@ Result<Overrides> choose_backend(const Flag&, const std::string& value, const st
   if (std::find(others.begin(), others.end(), value) == others.end())
     return error(Code::invalid_argument, "{}: expected one of {}, {} but found {}", origin, fmt::join(tiers, ", "),
                  fmt::join(others, ", "), printable(value));
-  return Overrides{{"", "", origin, {}, fmt::format("{} {} has no effect: the tiers decide which kernels run", origin, value)}};
+  return Overrides{
+      {"", "", origin, {}, fmt::format("{} {} has no effect: the tiers decide which kernels run", origin, value)}};
 }
 
 Result<Overrides> typical_acceptance(const Flag& flag, const std::string& value, const std::string& origin) {
@@ -122,7 +123,16 @@ std::vector<Flag> shared_flags() {
   return {
       {"--profile", "P", "", "profile to load: a path, or a name looked up in the config folders", shared, false, true},
       {"--model", "FILE|FOLDER", "model.path", "a GGUF file, or a folder with config.json and safetensors", shared},
-      {"--set", "KEY=VALUE", "", "any profile key, such as kv.options.sinks=64", shared, true, false, {}, {}, {},
+      {"--set",
+       "KEY=VALUE",
+       "",
+       "any profile key, such as kv.options.sinks=64",
+       shared,
+       true,
+       false,
+       {},
+       {},
+       {},
        set_any_key},
       {"--tier", "hip|generic|cpu", "require", "require this tier", shared},
       {"--threads", "N", "compute.threads", "CPU threads, or auto", shared},
@@ -146,25 +156,45 @@ void add_speculation_flags(std::vector<Flag>& table) {
   const auto inert = [&](const char* name, const char* value, ValueRule rule, const char* why) {
     table.push_back({name, value, "", "accepted without effect", group, false, false, {}, why, std::move(rule)});
   };
-  table.push_back({"--speculative-algorithm", "NAME", "drafter.name", "drafter: NGRAM, PHANTOM, EAGLE3, ...", group,
-                   false, false, {}, {}, {}, choose_algorithm});
+  table.push_back({"--speculative-algorithm",
+                   "NAME",
+                   "drafter.name",
+                   "drafter: NGRAM, PHANTOM, EAGLE3, ...",
+                   group,
+                   false,
+                   false,
+                   {},
+                   {},
+                   {},
+                   choose_algorithm});
   keyed("--speculative-draft-model-path", "PATH", "drafter.model", "weights of the drafter");
   keyed("--speculative-draft-model", "PATH", "drafter.model", "same as --speculative-draft-model-path");
   inert("--speculative-draft-model-revision", "REV", {KeyKind::text}, "only local files are read");
   inert("--speculative-draft-load-format", "FORMAT", one_of({"auto", "gguf", "safetensors"}),
         "the format is read from the file");
-  table.push_back({"--speculative-draft-model-quantization", "NAME", "", "accepted without effect", group, false, false,
-                   {}, {}, {}, quantization});
+  table.push_back({"--speculative-draft-model-quantization",
+                   "NAME",
+                   "",
+                   "accepted without effect",
+                   group,
+                   false,
+                   false,
+                   {},
+                   {},
+                   {},
+                   quantization});
   keyed("--speculative-num-steps", "N", "drafter.steps", "draft passes per round");
   keyed("--speculative-eagle-topk", "N", "drafter.topk", "branches per draft pass");
   keyed("--speculative-num-draft-tokens", "N", "drafter.draft_tokens", "slots of a draft, the root included");
-  keyed("--speculative-accept-threshold-single", "X", "drafter.accept_threshold_single", "below 1 needs lossless: false");
+  keyed("--speculative-accept-threshold-single", "X", "drafter.accept_threshold_single",
+        "below 1 needs lossless: false");
   keyed("--speculative-accept-threshold-acc", "X", "drafter.accept_threshold_acc", "below 1 needs lossless: false");
   keyed("--speculative-token-map", "FILE", "drafter.token_map", "token ids that the drafter may propose");
   inert("--speculative-attention-mode", "MODE", one_of({"prefill", "decode"}), "verification has one attention path");
   inert("--speculative-draft-attention-backend", "NAME", {KeyKind::text}, "the drafter runs on the target's tier");
   const std::vector<std::string> corpus = find_drafter_option("capacity")->drafters;
-  keyed("--speculative-ngram-max-trie-depth", "N", "drafter.options.max_trie_depth", "longest remembered sequence", corpus);
+  keyed("--speculative-ngram-max-trie-depth", "N", "drafter.options.max_trie_depth", "longest remembered sequence",
+        corpus);
   keyed("--speculative-ngram-match-type", "BFS|PROB", "drafter.options.match_type", "order of continuations", corpus);
   keyed("--speculative-ngram-min-bfs-breadth", "N", "drafter.options.min_bfs_breadth", "fewest children", corpus);
   keyed("--speculative-ngram-max-bfs-breadth", "N", "drafter.options.max_bfs_breadth", "most children", corpus);
@@ -176,8 +206,17 @@ void add_speculation_flags(std::vector<Flag>& table) {
   keyed("--medusa-num-heads", "N", "drafter.options.heads", "must equal the checkpoint", {"medusa"});
   keyed("--medusa-topk", "N", "drafter.options.head_topk", "candidates per head, 1 to 10", {"medusa"});
   keyed("--medusa-tree-structure", "NAME", "drafter.options.tree", "linear, mc_sim_63 or auto", {"medusa"});
-  table.push_back({"--medusa-typical-acceptance", "", "drafter.options.typical_acceptance",
-                   "sample drafts among typical tokens", group, false, false, {"medusa"}, {}, {}, typical_acceptance});
+  table.push_back({"--medusa-typical-acceptance",
+                   "",
+                   "drafter.options.typical_acceptance",
+                   "sample drafts among typical tokens",
+                   group,
+                   false,
+                   false,
+                   {"medusa"},
+                   {},
+                   {},
+                   typical_acceptance});
   keyed("--medusa-posterior-threshold", "X", "drafter.options.posterior_threshold", "above 0, at most 1", {"medusa"});
   keyed("--medusa-posterior-alpha", "X", "drafter.options.posterior_alpha", "above 0, at most 1", {"medusa"});
   inert("--medusa-no-step0", "", {}, "drafting never runs the extra pass that this skips");
@@ -199,12 +238,30 @@ void add_general_flags(std::vector<Flag>& table) {
   const auto inert = [&](const char* name, const char* value, ValueRule rule, const char* why) {
     table.push_back({name, value, "", "accepted without effect", group, false, false, {}, why, std::move(rule)});
   };
-  table.push_back({"--kv-cache-dtype", "NAME", "kv.codec", "codec of the KV cache; auto is f16", group, false, false,
-                   {}, {}, {}, choose_kv_codec});
+  table.push_back({"--kv-cache-dtype",
+                   "NAME",
+                   "kv.codec",
+                   "codec of the KV cache; auto is f16",
+                   group,
+                   false,
+                   false,
+                   {},
+                   {},
+                   {},
+                   choose_kv_codec});
   keyed("--model-path", "FILE|FOLDER", "model.path", "same as --model");
   inert("--load-format", "FORMAT", one_of({"auto", "gguf", "safetensors"}), "the format is read from the file");
-  table.push_back({"--attention-backend", "NAME", "require", "hip, generic or cpu require that tier", group, false,
-                   false, {}, {}, {}, choose_backend});
+  table.push_back({"--attention-backend",
+                   "NAME",
+                   "require",
+                   "hip, generic or cpu require that tier",
+                   group,
+                   false,
+                   false,
+                   {},
+                   {},
+                   {},
+                   choose_backend});
   inert("--disable-overlap-schedule", "", {}, "turbo sets what each drafter needs by itself");
   inert("--disable-cuda-graph", "", {}, "the tier decides how steps are launched");
   inert("--dtype", "NAME", one_of({"auto", "half", "float16", "bfloat16", "float", "float32"}),

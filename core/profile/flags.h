@@ -32,7 +32,8 @@ struct Flag {
   std::string no_effect{};  // why it changes nothing
   ValueRule rule{};         // checked here when the flag has no effect
   /// Value to settings where it is more than a copy; `origin` names the flag or variable in messages.
-  Result<std::vector<Override>> (*translate)(const Flag&, const std::string& value, const std::string& origin) = nullptr;
+  Result<std::vector<Override>> (*translate)(const Flag&, const std::string& value,
+                                             const std::string& origin) = nullptr;
 };
 
 std::span<const Flag> flag_table();
@@ -40,8 +41,8 @@ std::span<const Flag> flag_table();
 /// Exact name, with the dashes; no abbreviations.
 const Flag* find_flag(std::string_view name);
 
-/// The settings that "name value" means, in order. A toggle's value is empty, "true"/"1" or "false"/"0". Errors name the
-/// flag, the value and what is accepted; names that no longer exist get their own message.
+/// The settings that "name value" means, in order. A toggle's value is empty, "true"/"1" or "false"/"0". Errors name
+/// the flag, the value and what is accepted; names that no longer exist get their own message.
 Result<std::vector<Override>> flag_to_overrides(const std::string& name, const std::string& value,
                                                 const std::string& origin = {});
 

@@ -59,13 +59,21 @@ Value load(const T& field) {
 // Binds a row to Profile::Section::field, or to a field of Profile itself.
 template <auto Section, auto Field>
 KeySpec row(std::string path, ValueRule rule, std::string doc) {
-  return {std::move(path), std::move(rule), [](Profile& p, const Value& v) { store(p.*Section.*Field, v); },
-          [](const Profile& p) { return load(p.*Section.*Field); }, false, std::move(doc)};
+  return {std::move(path),
+          std::move(rule),
+          [](Profile& p, const Value& v) { store(p.*Section.*Field, v); },
+          [](const Profile& p) { return load(p.*Section.*Field); },
+          false,
+          std::move(doc)};
 }
 template <auto Field>
 KeySpec row(std::string path, ValueRule rule, std::string doc) {
-  return {std::move(path), std::move(rule), [](Profile& p, const Value& v) { store(p.*Field, v); },
-          [](const Profile& p) { return load(p.*Field); }, false, std::move(doc)};
+  return {std::move(path),
+          std::move(rule),
+          [](Profile& p, const Value& v) { store(p.*Field, v); },
+          [](const Profile& p) { return load(p.*Field); },
+          false,
+          std::move(doc)};
 }
 
 ValueRule boolean() { return {KeyKind::boolean}; }
@@ -117,20 +125,20 @@ void add_model_rows(std::vector<KeySpec>& table) {
   table.push_back(row<&P::compute, &P::Compute::activations>(
       "compute.activations", choice({"int8", "f32"}),
       "Precision of activations in matrix products: int8 is fast, f32 is the reference path."));
-  table.push_back(row<&P::tiers>("tiers", text_list(tier_names()),
-                                 "Tiers to try, best first. The first one that has everything the model needs is used."));
+  table.push_back(
+      row<&P::tiers>("tiers", text_list(tier_names()),
+                     "Tiers to try, best first. The first one that has everything the model needs is used."));
   table.push_back(row<&P::require>("require", optional(choice(tier_names())),
                                    "The one tier to use; not getting it is an error rather than a fallback."));
 }
 
 void add_kv_rows(std::vector<KeySpec>& table) {
-  table.push_back({"kv.codec", text(),
-                   [](Profile& p, const Value& v) { p.kv.k = p.kv.v = std::get<std::string>(v); }, nullptr, false,
-                   "Codec of the KV cache, for keys and values both."});
+  table.push_back({"kv.codec", text(), [](Profile& p, const Value& v) { p.kv.k = p.kv.v = std::get<std::string>(v); },
+                   nullptr, false, "Codec of the KV cache, for keys and values both."});
   table.push_back(row<&P::kv, &P::Kv::k>("kv.k", text(), "Codec of the keys alone."));
   table.push_back(row<&P::kv, &P::Kv::v>("kv.v", text(), "Codec of the values alone."));
-  table.push_back(row<&P::kv, &P::Kv::options>("kv.options", text_map(),
-                                               "Options of the codec; the codec says which it has."));
+  table.push_back(
+      row<&P::kv, &P::Kv::options>("kv.options", text_map(), "Options of the codec; the codec says which it has."));
   table.push_back(row<&P::kv, &P::Kv::pool_bytes>(
       "kv.pool_bytes", bytes(1 << 20, "auto"),
       "Memory for the KV cache of all requests together; auto takes a share of what is free."));
@@ -181,8 +189,9 @@ void add_sampler_rows(std::vector<KeySpec>& table) {
                                               "Default least probability, relative to the likeliest token."));
   table.push_back(row<&P::sampler, &S::typical_p>("sampler.typical_p", optional(fraction_above_zero()),
                                                   "Default mass of typical sampling."));
-  table.push_back(row<&P::sampler, &S::repetition_penalty>(
-      "sampler.repetition_penalty", optional({KeyKind::number, 0, 10, true}), "Default repetition penalty; 1 is none."));
+  table.push_back(row<&P::sampler, &S::repetition_penalty>("sampler.repetition_penalty",
+                                                           optional({KeyKind::number, 0, 10, true}),
+                                                           "Default repetition penalty; 1 is none."));
   table.push_back(row<&P::sampler, &S::presence_penalty>("sampler.presence_penalty", optional(number(-2, 2)),
                                                          "Default presence penalty."));
   table.push_back(row<&P::sampler, &S::frequency_penalty>("sampler.frequency_penalty", optional(number(-2, 2)),
@@ -218,8 +227,8 @@ void add_server_rows(std::vector<KeySpec>& table) {
                                                        "A connection that sends nothing for so long is closed."));
   table.push_back(row<&P::server, &S::drain_timeout_ms>("server.drain_timeout_ms", duration(0),
                                                         "How long running requests may finish after a stop signal."));
-  table.push_back(row<&P::server, &S::request_timeout_ms>("server.request_timeout_ms", duration(1, "none"),
-                                                          "Longest time of a request that sets no timeout of its own."));
+  table.push_back(row<&P::server, &S::request_timeout_ms>(
+      "server.request_timeout_ms", duration(1, "none"), "Longest time of a request that sets no timeout of its own."));
   table.push_back(row<&P::server, &S::sse_ping_ms>("server.sse_ping_ms", duration(100, "none"),
                                                    "Interval of keep-alive comments in a silent stream."));
   table.push_back(row<&P::server, &S::cors_origins>(
@@ -227,8 +236,8 @@ void add_server_rows(std::vector<KeySpec>& table) {
   table.push_back(row<&P::server, &S::lenient_model>("server.lenient_model", boolean(),
                                                      "Answer requests that name another model than the loaded one."));
   table.push_back(row<&P::server, &S::expose_slots>("server.expose_slots", boolean(), "Offer the /slots route."));
-  table.push_back(row<&P::server, &S::expose_slot_prompts>("server.expose_slot_prompts", boolean(),
-                                                           "Show prompt text in /slots."));
+  table.push_back(
+      row<&P::server, &S::expose_slot_prompts>("server.expose_slot_prompts", boolean(), "Show prompt text in /slots."));
   table.push_back(row<&P::server, &S::expose_paths>("server.expose_paths", boolean(),
                                                     "Show file paths in /props and similar routes."));
   table.push_back(row<&P::server, &S::allow_cache_flush>("server.allow_cache_flush", boolean(),
@@ -253,8 +262,8 @@ void add_remaining_rows(std::vector<KeySpec>& table) {
       "plugins.prefer", text_map(), "Which plugin to take where several offer the same: `kind:name` to plugin id."));
   table.push_back(row<&P::plugins, &P::Plugins::allow_unsafe>(
       "plugins.allow_unsafe", boolean(), "Load plugins even from folders that other users can write to."));
-  table.push_back(row<&P::log, &P::Log::level>(
-      "log.level", choice({"trace", "debug", "info", "warn", "error", "off"}), "Least important messages to log."));
+  table.push_back(row<&P::log, &P::Log::level>("log.level", choice({"trace", "debug", "info", "warn", "error", "off"}),
+                                               "Least important messages to log."));
   table.push_back(row<&P::log, &P::Log::format>("log.format", choice({"text", "json"}), "Form of log lines."));
 }
 
@@ -279,12 +288,16 @@ std::vector<DrafterOption> make_drafter_options() {
       {"min_bfs_breadth", corpus, integer(1, 64), "Fewest children that a draft node gets."},
       {"max_bfs_breadth", corpus, integer(1, 64), "Most children that a draft node gets."},
       {"capacity", corpus, integer(3, 1'000'000'000), "Nodes that the corpus may hold, 32 bytes each."},
-      {"mode", {"eagle3"}, text(),
+      {"mode",
+       {"eagle3"},
+       text(),
        "Way of drafting: p_eagle drafts all tokens in one pass and needs a checkpoint made for it."},
       {"heads", {"medusa"}, integer(1, 64), "Number of heads; must equal the checkpoint's."},
       {"head_topk", {"medusa"}, integer(1, 10), "Candidates of each head."},
       {"tree", {"medusa"}, choice({"linear", "mc_sim_63", "auto"}), "Shape of the draft tree."},
-      {"typical_acceptance", {"medusa"}, choice({"off", "draft", "target"}),
+      {"typical_acceptance",
+       {"medusa"},
+       choice({"off", "draft", "target"}),
        "draft samples drafts among typical tokens; target accepts typical tokens, which needs lossless: false."},
       {"posterior_threshold", {"medusa"}, fraction_above_zero(), "Threshold of typical acceptance."},
       {"posterior_alpha", {"medusa"}, fraction_above_zero(), "Entropy weight of typical acceptance."},

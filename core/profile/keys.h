@@ -1,8 +1,8 @@
 // The one table of profile keys: path, type, range, where the value lives, and the sentence that documents it.
 //
-// Parsing, overrides, to_json, the JSON Schema and the reference page all walk this table; a new setting is one field in
-// profile.h and one row in keys.cpp. The second table lists the drafter options that command-line flags and the short
-// form `drafter: { ghosts: 4 }` know by name; plugins check their own options again when they load.
+// Parsing, overrides, to_json, the JSON Schema and the reference page all walk this table; a new setting is one field
+// in profile.h and one row in keys.cpp. The second table lists the drafter options that command-line flags and the
+// short form `drafter: { ghosts: 4 }` know by name; plugins check their own options again when they load.
 #pragma once
 
 #include <cstdint>

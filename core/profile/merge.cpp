@@ -35,9 +35,7 @@ std::string join_path(const std::string& prefix, const std::string& name) {
 // The rule of one item of a list key.
 ValueRule item_rule(const ValueRule& list) {
   ValueRule rule = list;
-  rule.kind = list.kind == KeyKind::path_list ? KeyKind::path
-              : list.choices.empty()          ? KeyKind::text
-                                              : KeyKind::choice;
+  rule.kind = list.kind == KeyKind::path_list ? KeyKind::path : list.choices.empty() ? KeyKind::text : KeyKind::choice;
   return rule;
 }
 
@@ -163,14 +161,15 @@ Status Merger::apply_value(const KeySpec& spec, const YamlNode& value) {
     return Status::ok();
   }
   if (value.items.size() > most_list_items)
-    return at(value.at, spec.path,
-              error(Code::resource_exhausted, "expected at most {} items but found {}", most_list_items,
-                    value.items.size()));
+    return at(
+        value.at, spec.path,
+        error(Code::resource_exhausted, "expected at most {} items but found {}", most_list_items, value.items.size()));
   std::vector<std::string> texts;
   for (const YamlNode& item : value.items) {
     if (item.kind == YamlNode::Kind::list || item.kind == YamlNode::Kind::map)
-      return at(item.at, spec.path, error(Code::invalid_argument, "expected {} but found {} in it",
-                                          accepted_forms(rule), kind_name(item.kind)));
+      return at(
+          item.at, spec.path,
+          error(Code::invalid_argument, "expected {} but found {} in it", accepted_forms(rule), kind_name(item.kind)));
     auto text = read_scalar(item_rule(rule), scalar_of(item));
     if (!text) return at(item.at, spec.path, text.status());
     std::string read_text = std::get<std::string>(*text);
@@ -204,8 +203,9 @@ Status Merger::apply_map_value(const KeySpec& spec, const YamlNode& value) {
 Status Merger::apply_short_option(const DrafterOption& option, const YamlNode::Entry& entry) {
   const std::string path = "drafter." + option.name;
   if (entry.value.kind == YamlNode::Kind::list || entry.value.kind == YamlNode::Kind::map)
-    return at(entry.value.at, path, error(Code::invalid_argument, "expected {} but found {}",
-                                          accepted_forms(option.rule), kind_name(entry.value.kind)));
+    return at(entry.value.at, path,
+              error(Code::invalid_argument, "expected {} but found {}", accepted_forms(option.rule),
+                    kind_name(entry.value.kind)));
   if (auto value = read_scalar(option.rule, scalar_of(entry.value)); !value)
     return at(entry.value.at, path, value.status());
   const std::string full = "drafter.options." + option.name;
@@ -218,8 +218,7 @@ Status Merger::apply_short_option(const DrafterOption& option, const YamlNode::E
 
 Status Merger::set_map_entry(const KeySpec& spec, const std::string& entry, const std::string& value) {
   auto map = std::get<std::map<std::string, std::string>>(spec.get(profile_));
-  if (entry.size() > 128 || value.size() > 4096)
-    return Status(Code::invalid_argument, "the name or value is too long");
+  if (entry.size() > 128 || value.size() > 4096) return Status(Code::invalid_argument, "the name or value is too long");
   map[entry] = value;
   if (map.size() > most_map_entries)
     return error(Code::resource_exhausted, "expected at most {} entries", most_map_entries);
@@ -272,9 +271,9 @@ bool Merger::fits_drafter(const Override& setting) {
   const std::string& name = profile_.drafter.name;
   const auto& wanted = setting.for_drafters;
   if (std::find(wanted.begin(), wanted.end(), name) != wanted.end()) return true;
-  profile_.adjustments.push_back(
-      fmt::format("{} has no effect: it belongs to drafter {}, and {} is selected", setting.origin,
-                  fmt::join(wanted, " or "), name == "off" ? "none" : printable(name)));
+  profile_.adjustments.push_back(fmt::format("{} has no effect: it belongs to drafter {}, and {} is selected",
+                                             setting.origin, fmt::join(wanted, " or "),
+                                             name == "off" ? "none" : printable(name)));
   return false;
 }
 

@@ -42,7 +42,8 @@ class Prescan {
     if (quote_ != 0) {
       line_ = quote_line_;
       column_ = quote_column_;
-      return refuse(Code::invalid_argument, fmt::format("expected a closing {} for the quote that starts here", quote_));
+      return refuse(Code::invalid_argument,
+                    fmt::format("expected a closing {} for the quote that starts here", quote_));
     }
     if (!any_content_)
       return Status(Code::invalid_argument, source_ + ":1:1: expected settings but the profile is empty",
@@ -80,7 +81,8 @@ class Prescan {
     while (!indents_.empty() && indents_.back() > indent) indents_.pop_back();
     if (indents_.empty() || indents_.back() < indent) indents_.push_back(indent);
     size_t depth = indents_.size();
-    for (size_t i = first; i + 1 < text_.size() && (text_[i] == '-' || text_[i] == '?') && is_space(text_[i + 1]); ++i) {
+    for (size_t i = first; i + 1 < text_.size() && (text_[i] == '-' || text_[i] == '?') && is_space(text_[i + 1]);
+         ++i) {
       ++depth;
       while (i + 1 < text_.size() && text_[i + 1] == ' ') ++i;
     }

@@ -98,7 +98,7 @@ bool in_range(const ValueRule& rule, double value) {
 }
 
 Status expected(const ValueRule& rule, const Scalar& scalar, std::string hint = {}) {
-  const std::string found = scalar.is_null ? "nothing"
+  const std::string found = scalar.is_null  ? "nothing"
                             : scalar.quoted ? "the quoted text " + printable(scalar.text)
                                             : printable(scalar.text);
   return Status(Code::invalid_argument, fmt::format("expected {} but found {}", accepted_forms(rule), found),
@@ -113,8 +113,7 @@ std::string number_hint(const ValueRule& rule, const Scalar& scalar) {
   if (digits.size() > 1 && digits[0] == '0' && (digits[1] == 'x' || digits[1] == 'X' || digits[1] == 'o'))
     return "write the number in decimal";
   if (digits.size() > 1 && digits[0] == '0' && is_digit(digits[1])) return "remove the leading zero";
-  if (rule.kind == KeyKind::integer && real_number(text))
-    return "write all digits, without exponent or decimal point";
+  if (rule.kind == KeyKind::integer && real_number(text)) return "write all digits, without exponent or decimal point";
   if (text.find(',') != std::string::npos || text.find('_') != std::string::npos)
     return "write digits only; the decimal sign is a point";
   return {};
@@ -181,9 +180,9 @@ std::string accepted_forms(const ValueRule& rule) {
       break;
     case KeyKind::path: forms = "a path"; break;
     case KeyKind::text_list:
-      forms = rule.choices.empty() ? "a list of texts such as [a, b]"
-                                   : fmt::format("a list of {} such as [{}]", fmt::join(rule.choices, ", "),
-                                                 rule.choices.front());
+      forms = rule.choices.empty()
+                  ? "a list of texts such as [a, b]"
+                  : fmt::format("a list of {} such as [{}]", fmt::join(rule.choices, ", "), rule.choices.front());
       break;
     case KeyKind::path_list: forms = "a list of paths such as [a, b]"; break;
     case KeyKind::text_map: forms = "a map such as { name: value }"; break;

@@ -36,11 +36,11 @@ Json scalar_schema(const ValueRule& rule) {
       return type;
     }
     case KeyKind::bytes:
-      return {{"anyOf", {{{"type", "integer"}, {"minimum", 0}},
-                         {{"type", "string"}, {"pattern", "^[0-9]+ ?(B|[KMGT]i?B)$"}}}}};
+      return {{"anyOf",
+               {{{"type", "integer"}, {"minimum", 0}}, {{"type", "string"}, {"pattern", "^[0-9]+ ?(B|[KMGT]i?B)$"}}}}};
     case KeyKind::duration_ms:
-      return {{"anyOf", {{{"type", "integer"}, {"minimum", 0}},
-                         {{"type", "string"}, {"pattern", "^[0-9]+ ?(ms|s|m|min|h)$"}}}}};
+      return {{"anyOf",
+               {{{"type", "integer"}, {"minimum", 0}}, {{"type", "string"}, {"pattern", "^[0-9]+ ?(ms|s|m|min|h)$"}}}}};
     case KeyKind::choice: return {{"enum", rule.choices}};
     default: return {{"type", "string"}};
   }
@@ -87,7 +87,8 @@ void add_property(Json& root, const std::string& path, Json schema) {
   size_t start = 0;
   for (size_t dot; (dot = path.find('.', start)) != std::string::npos; start = dot + 1) {
     Json& child = (*object)["properties"][path.substr(start, dot - start)];
-    if (child.is_null()) child = {{"type", {"object", "null"}}, {"additionalProperties", false}, {"properties", Json::object()}};
+    if (child.is_null())
+      child = {{"type", {"object", "null"}}, {"additionalProperties", false}, {"properties", Json::object()}};
     object = &child;
   }
   (*object)["properties"][path.substr(start)] = std::move(schema);
@@ -102,7 +103,8 @@ std::string cell(std::string text) {
 std::string key_rows(const std::string& section) {
   std::string rows = "| key | value | default | meaning |\n|---|---|---|---|\n";
   for (const KeySpec& spec : key_table()) {
-    const bool inside = section.empty() ? spec.path.find('.') == std::string::npos : spec.path.starts_with(section + ".");
+    const bool inside =
+        section.empty() ? spec.path.find('.') == std::string::npos : spec.path.starts_with(section + ".");
     if (!inside) continue;
     const std::string standard = default_text(spec);
     rows += fmt::format("| `{}` | {} | {} | {} |\n", spec.path, cell(accepted_forms(spec.rule)),
@@ -117,8 +119,9 @@ std::string flag_rows(FlagGroup group) {
     if (flag.group != group) continue;
     const std::string sets = flag.key.empty() ? "" : "`" + flag.key + "`";
     const std::string help = flag.no_effect.empty() ? flag.help : "no effect: " + flag.no_effect;
-    rows += cell(fmt::format("`{}{}`", flag.name, flag.value_name.empty() ? "" : " " + flag.value_name)).insert(0, "| ") +
-            fmt::format(" | {} | {} |\n", sets, cell(help));
+    rows +=
+        cell(fmt::format("`{}{}`", flag.name, flag.value_name.empty() ? "" : " " + flag.value_name)).insert(0, "| ") +
+        fmt::format(" | {} | {} |\n", sets, cell(help));
   }
   return rows;
 }
@@ -162,7 +165,8 @@ std::string reference_markdown() {
     page += fmt::format("| `{}` | {} | {} | {} |\n", option.name, fmt::join(option.drafters, ", "),
                         cell(accepted_forms(option.rule)), cell(option.doc));
   page += "\n## Options of all commands\n\nEach has an environment twin: `--kv-codec` is `TURBO_KV_CODEC`.\n\n" +
-          flag_rows(FlagGroup::shared) + "\n## Flags of compatible command lines\n\n" + flag_rows(FlagGroup::compatible);
+          flag_rows(FlagGroup::shared) + "\n## Flags of compatible command lines\n\n" +
+          flag_rows(FlagGroup::compatible);
   return page;
 }
 

@@ -28,7 +28,6 @@ bool path_exists(const fs::path& path) {
   return fs::exists(path, ignored);
 }
 
-
 bool has_yaml_extension(const fs::path& path) { return path.extension() == ".yaml" || path.extension() == ".yml"; }
 
 // Names to try in one place. "turbo" must mean turbo.yaml rather than a program called turbo that lies beside it.
@@ -69,7 +68,8 @@ SearchPaths standard_search_paths(const fs::path& executable) {
   const fs::path bin = fs::weakly_canonical(executable, failed).parent_path();
   if (!bin.empty()) {
     // The build tree is tried second, so that a stray checkout around an installed prefix changes nothing.
-    for (const fs::path& root : {bin.parent_path() / "share" / "turbo", bin.parent_path().parent_path().parent_path()}) {
+    for (const fs::path& root :
+         {bin.parent_path() / "share" / "turbo", bin.parent_path().parent_path().parent_path()}) {
       if (!path_exists(root / "configs" / "default.yaml")) continue;
       search.config_folders.push_back(root / "configs");
       search.share_folders.push_back(root);
@@ -107,15 +107,15 @@ Result<fs::path> find_profile(const std::string& name_or_path, const SearchPaths
   if (name_or_path.find('\0') != std::string::npos || name_or_path.size() > 4096)
     return error(Code::invalid_argument, "profile {}: not a usable file name", printable(name_or_path));
   const bool bare = name_or_path.find('/') == std::string::npos;
-  const std::vector<fs::path> folders =
-      bare ? searched_folders(search) : std::vector<fs::path>{search.working_folder};
-  fs::path wrong_kind;  // a folder or a pipe of that name, reported only when nothing better turns up
+  const std::vector<fs::path> folders = bare ? searched_folders(search) : std::vector<fs::path>{search.working_folder};
+  fs::path wrong_kind;  // a folder, a pipe or an unreadable place, reported only when nothing better turns up
   for (const fs::path& folder : folders) {
     for (const std::string& spelling : spellings(name_or_path)) {
       const fs::path candidate = folder / spelling;
-      std::error_code ignored;
-      if (fs::is_regular_file(candidate, ignored)) return candidate;
-      if (wrong_kind.empty() && path_exists(candidate)) wrong_kind = candidate;
+      std::error_code failed;
+      const fs::file_status status = fs::status(candidate, failed);
+      if (fs::is_regular_file(status)) return candidate;
+      if (wrong_kind.empty() && status.type() != fs::file_type::not_found) wrong_kind = candidate;
     }
   }
   if (!wrong_kind.empty()) return wrong_kind;  // read_regular_file refuses it and says what it is
@@ -142,7 +142,8 @@ Result<std::string> read_regular_file(const fs::path& path, size_t limit) {
                   "check the path and its permissions");
   struct stat info {};
   if (::fstat(file.fd, &info) != 0)
-    return error(Code::invalid_argument, "{}: cannot be read: {}", path.string(), std::generic_category().message(errno));
+    return error(Code::invalid_argument, "{}: cannot be read: {}", path.string(),
+                 std::generic_category().message(errno));
   if (!S_ISREG(info.st_mode))
     return Status(Code::invalid_argument,
                   fmt::format("{}: expected a regular file but found {}", path.string(), file_kind(info.st_mode)),

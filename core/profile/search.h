@@ -16,11 +16,12 @@ struct SearchPaths {
   std::filesystem::path working_folder;               // bare names and command-line paths start here
   std::vector<std::filesystem::path> config_folders;  // configs/ beside the install prefix, or of the source tree
   std::vector<std::filesystem::path> user_folders;    // from $TURBO_CONFIG_PATH, in order
-  std::vector<std::filesystem::path> share_folders;   // second base of relative paths: <prefix>/share/turbo, source tree
+  std::vector<std::filesystem::path> share_folders;  // second base of relative paths: <prefix>/share/turbo, source tree
 };
 
 /// The search paths of a running program: the current folder, $TURBO_CONFIG_PATH, and the configs/ and share folders
-/// that belong to `executable`, for an installed tree (<prefix>/bin) and for a build tree (<source>/build/<preset>/bin).
+/// that belong to `executable`, for an installed tree (<prefix>/bin) and for a build tree
+/// (<source>/build/<preset>/bin).
 SearchPaths standard_search_paths(const std::filesystem::path& executable);
 
 /// The file that a profile name or path means. A name with a '/' is a path; a bare name is looked up in the working

@@ -38,7 +38,8 @@ class Validator {
     if (it == origins_.end()) return p_.source.empty() ? key : p_.source.string() + ": " + key;
     return it->second.where + ": " + key;
   }
-  Status fail(const std::string& key, std::string why, std::string hint = {}, Code code = Code::invalid_argument) const {
+  Status fail(const std::string& key, std::string why, std::string hint = {},
+              Code code = Code::invalid_argument) const {
     return Status(code, where(key) + ": " + why, std::move(hint));
   }
   void adjust(std::string sentence) { p_.adjustments.push_back(std::move(sentence)); }
@@ -51,9 +52,10 @@ class Validator {
         return fail("tiers", fmt::format("'{}' is listed twice", p_.tiers[i]));
     if (!p_.require) return Status::ok();
     if (std::find(p_.tiers.begin(), p_.tiers.end(), *p_.require) == p_.tiers.end())
-      return fail("require",
-                  fmt::format("'{}' is not among tiers [{}] ({})", *p_.require, fmt::join(p_.tiers, ", "), where("tiers")),
-                  "require one of the listed tiers, or leave out one of the two keys");
+      return fail(
+          "require",
+          fmt::format("'{}' is not among tiers [{}] ({})", *p_.require, fmt::join(p_.tiers, ", "), where("tiers")),
+          "require one of the listed tiers, or leave out one of the two keys");
     p_.tiers = {*p_.require};
     return Status::ok();
   }
@@ -63,7 +65,9 @@ class Validator {
     const std::pair<const char*, const std::string*> names[] = {
         {"kv.k", &p_.kv.k}, {"kv.v", &p_.kv.v}, {"drafter.name", &p_.drafter.name}, {"sampler.name", &p_.sampler.name}};
     for (const auto& [key, name] : names) {
-      const auto plain = [](unsigned char c) { return std::isalnum(c) || c == '_' || c == '-' || c == '.' || c == ':'; };
+      const auto plain = [](unsigned char c) {
+        return std::isalnum(c) || c == '_' || c == '-' || c == '.' || c == ':';
+      };
       if (name->empty() || name->size() > 64 || !std::all_of(name->begin(), name->end(), plain))
         return fail(given(key) || !given("kv.codec") || *key != 'k' ? key : "kv.codec",
                     fmt::format("expected a name of letters, digits and _ - . : but found {}", printable(*name)));
@@ -82,20 +86,23 @@ class Validator {
         adjust(fmt::format("engine.max_step_tokens raised to {} to fit engine.prefill_chunk", p_.engine.prefill_chunk));
       } else {
         p_.engine.prefill_chunk = p_.engine.max_step_tokens;
-        adjust(fmt::format("engine.prefill_chunk lowered to {} to fit engine.max_step_tokens", p_.engine.max_step_tokens));
+        adjust(
+            fmt::format("engine.prefill_chunk lowered to {} to fit engine.max_step_tokens", p_.engine.max_step_tokens));
       }
     }
     if (p_.kv.pool_tokens != 0 && p_.model.context != 0 && p_.kv.pool_tokens < p_.model.context)
-      return fail("kv.pool_tokens",
-                  fmt::format("{} tokens cannot hold one sequence of model.context {}", p_.kv.pool_tokens, p_.model.context),
-                  "raise kv.pool_tokens or lower model.context");
+      return fail(
+          "kv.pool_tokens",
+          fmt::format("{} tokens cannot hold one sequence of model.context {}", p_.kv.pool_tokens, p_.model.context),
+          "raise kv.pool_tokens or lower model.context");
     return Status::ok();
   }
 
   Status drafter_known() {
     const std::string& name = p_.drafter.name;
     for (const char* word : {"none", "no", "false", "null"})
-      if (name == word) return fail("drafter.name", fmt::format("expected a drafter or off but found '{}'", name), "write off");
+      if (name == word)
+        return fail("drafter.name", fmt::format("expected a drafter or off but found '{}'", name), "write off");
     std::string lower = name;
     std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
     if (lower != name && (find_drafter(lower) != nullptr || lower == "off"))
@@ -127,7 +134,8 @@ class Validator {
     for (const auto& [key, origin] : origins_) {
       if (!key.starts_with("drafter.") || meaningful(key)) continue;
       const bool off = p_.drafter.name == "off";
-      const std::string why = off ? "no drafter is selected" : fmt::format("drafter '{}' does not have it", p_.drafter.name);
+      const std::string why =
+          off ? "no drafter is selected" : fmt::format("drafter '{}' does not have it", p_.drafter.name);
       if (origin.from_file)
         return fail(key, why, off ? "select a drafter with drafter.name, or remove the line" : "remove the line");
       adjust(fmt::format("{} has no effect: {}", origin.where, why));
@@ -143,7 +151,8 @@ class Validator {
     if (!p_.drafter.token_map.empty()) {
       std::error_code ignored;
       if (!std::filesystem::is_regular_file(p_.drafter.token_map, ignored))
-        return fail("drafter.token_map", fmt::format("expected a file but {} is none", printable(p_.drafter.token_map.string())),
+        return fail("drafter.token_map",
+                    fmt::format("expected a file but {} is none", printable(p_.drafter.token_map.string())),
                     "check the path", Code::not_found);
     }
     return Status::ok();
@@ -152,8 +161,8 @@ class Validator {
   Status drafter_options_valid() {
     for (const auto& [name, text] : p_.drafter.options) {
       const DrafterOption* option = find_drafter_option(name);
-      if (option == nullptr || std::find(option->drafters.begin(), option->drafters.end(), p_.drafter.name) ==
-                                   option->drafters.end())
+      if (option == nullptr ||
+          std::find(option->drafters.begin(), option->drafters.end(), p_.drafter.name) == option->drafters.end())
         continue;  // the plugin's own business
       const std::string key = "drafter.options." + name;
       if (auto value = read_scalar(option->rule, {text, false, false}); !value)
@@ -188,7 +197,8 @@ class Validator {
     return std::get<int64_t>(*value);
   }
 
-  // steps, topk and draft_tokens describe one tree: pool = 1 + t + (steps - 1) t^2 slots, of which draft_tokens are kept.
+  // steps, topk and draft_tokens describe one tree: pool = 1 + t + (steps - 1) t^2 slots, of which draft_tokens are
+  // kept.
   Status drafter_shape() {
     if (facts_ == nullptr || !facts_->takes_steps) return Status::ok();
     auto& d = p_.drafter;
@@ -202,8 +212,9 @@ class Validator {
     if (d.topk <= 1) {
       d.topk = 1;
       if (d.draft_tokens != 0 && d.draft_tokens != d.steps + 1)
-        adjust(fmt::format("drafter.draft_tokens set to {} instead of {}: with topk 1 a draft is a chain of {} steps and the root",
-                           d.steps + 1, d.draft_tokens, d.steps));
+        adjust(fmt::format(
+            "drafter.draft_tokens set to {} instead of {}: with topk 1 a draft is a chain of {} steps and the root",
+            d.steps + 1, d.draft_tokens, d.steps));
       d.draft_tokens = d.steps + 1;
       return Status::ok();
     }
@@ -225,14 +236,15 @@ class Validator {
     const int64_t least = option_number("min_bfs_breadth").value_or(default_min_breadth);
     const int64_t most = option_number("max_bfs_breadth").value_or(default_max_breadth);
     if (most < least)
-      return fail(given("drafter.options.max_bfs_breadth") ? "drafter.options.max_bfs_breadth" : "drafter.options.min_bfs_breadth",
+      return fail(given("drafter.options.max_bfs_breadth") ? "drafter.options.max_bfs_breadth"
+                                                           : "drafter.options.min_bfs_breadth",
                   fmt::format("max_bfs_breadth {} is below min_bfs_breadth {}", most, least));
     const std::optional<int64_t> capacity = option_number("capacity");
     if (!capacity) return Status::ok();
     if (*capacity < depth + 1)
       return fail("drafter.options.capacity",
-                  fmt::format("{} nodes cannot hold one sequence of max_trie_depth {}: at least {} are needed", *capacity,
-                              depth, depth + 1));
+                  fmt::format("{} nodes cannot hold one sequence of max_trie_depth {}: at least {} are needed",
+                              *capacity, depth, depth + 1));
     adjust(fmt::format("drafter.options.capacity {}: the nodes take up to {} MiB when full", *capacity,
                        (*capacity * node_bytes + (1 << 20) - 1) >> 20));
     return Status::ok();
@@ -253,7 +265,8 @@ class Validator {
         {"drafter.accept_threshold_single", p_.drafter.accept_threshold_single},
         {"drafter.accept_threshold_acc", p_.drafter.accept_threshold_acc}};
     for (const auto& [key, value] : thresholds)
-      if (value < 1) return fail(key, fmt::format("{} can change the output, but drafter.lossless is true", value), hint);
+      if (value < 1)
+        return fail(key, fmt::format("{} can change the output, but drafter.lossless is true", value), hint);
     if (force_greedy)
       return fail("drafter.options.force_greedy_verify",
                   "greedy verification changes the output of sampled requests, but drafter.lossless is true",
@@ -276,10 +289,12 @@ class Validator {
       return fail("server.expose_slot_prompts", "true needs server.expose_slots, which is false");
     for (const std::string& origin : s.cors_origins)
       if (origin != "*" && !origin.starts_with("http://") && !origin.starts_with("https://"))
-        return fail("server.cors_origins", fmt::format("expected an origin such as https://example.org but found {}", printable(origin)));
+        return fail("server.cors_origins",
+                    fmt::format("expected an origin such as https://example.org but found {}", printable(origin)));
     const bool loopback = s.host.starts_with("127.") || s.host == "localhost" || s.host == "::1" || s.host == "[::1]";
     if (!loopback && s.api_keys.empty())
-      adjust(fmt::format("server.host {} can be reached from other machines and server.api_keys is empty", printable(s.host)));
+      adjust(fmt::format("server.host {} can be reached from other machines and server.api_keys is empty",
+                         printable(s.host)));
     return Status::ok();
   }
 
@@ -291,7 +306,9 @@ class Validator {
       const std::string kind = component.substr(0, colon);
       if (colon == std::string::npos || colon + 1 == component.size() ||
           std::find(kinds.begin(), kinds.end(), kind) == kinds.end())
-        return fail(key, fmt::format("expected kind:name, the kind one of {}, but found {}", fmt::join(kinds, ", "), printable(component)),
+        return fail(key,
+                    fmt::format("expected kind:name, the kind one of {}, but found {}", fmt::join(kinds, ", "),
+                                printable(component)),
                     "for example kv_codec:f16");
       if (plugin.empty()) return fail(key, "expected a plugin id but found nothing");
     }

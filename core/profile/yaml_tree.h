@@ -1,9 +1,9 @@
 // The YAML subset that profiles may use, as a bounded tree with positions.
 //
-// Allowed: one document of maps, lists, plain and quoted scalars, comments. Refused, each with line and column: anchors,
-// aliases, merge keys, tags, directives, block text (| and >), a second document, duplicate or non-text keys, tabs, control characters, text
-// that is not UTF-8, nesting beyond max_yaml_depth and more than max_yaml_nodes nodes. Scalars keep the text as it was
-// written, so that the typed reader (scalar.h) decides what `no`, `08` or `1e3` mean.
+// Allowed: one document of maps, lists, plain and quoted scalars, comments. Refused, each with line and column:
+// anchors, aliases, merge keys, tags, directives, block text (| and >), a second document, duplicate or non-text keys,
+// tabs, control characters, text that is not UTF-8, nesting beyond max_yaml_depth and more than max_yaml_nodes nodes.
+// Scalars keep the text as it was written, so that the typed reader (scalar.h) decides what `no`, `08` or `1e3` mean.
 #pragma once
 
 #include <string>

@@ -15,7 +15,8 @@ Environment fake(std::map<std::string, std::string> variables) {
   };
 }
 
-Result<Profile> parse_environment(const std::map<std::string, std::string>& variables, std::string_view text = "schema: 1\n") {
+Result<Profile> parse_environment(const std::map<std::string, std::string>& variables,
+                                  std::string_view text = "schema: 1\n") {
   TURBO_ASSIGN(std::vector<Override> overrides, environment_overrides(fake(variables)));
   return parse(text, overrides);
 }
@@ -34,10 +35,19 @@ TEST(Flags, TheTableIsConsistent) {
 }
 
 TEST(Flags, SharedOptions) {
-  const auto p = parse_flags({{"--model", "/m.gguf"}, {"--threads", "4"}, {"--context", "4096"}, {"--kv-codec", "tq4"},
-                              {"--drafter", "phantom"}, {"--draft-tokens", "6"}, {"--log-level", "debug"},
-                              {"--log-format", "json"}, {"--set", "kv.options.sinks=64"}, {"--set", "sampler.seed=7"},
-                              {"--json", ""}, {"--quiet", ""}, {"--profile", "x"}});
+  const auto p = parse_flags({{"--model", "/m.gguf"},
+                              {"--threads", "4"},
+                              {"--context", "4096"},
+                              {"--kv-codec", "tq4"},
+                              {"--drafter", "phantom"},
+                              {"--draft-tokens", "6"},
+                              {"--log-level", "debug"},
+                              {"--log-format", "json"},
+                              {"--set", "kv.options.sinks=64"},
+                              {"--set", "sampler.seed=7"},
+                              {"--json", ""},
+                              {"--quiet", ""},
+                              {"--profile", "x"}});
   ASSERT_TRUE(p.is_ok()) << what(p);
   EXPECT_EQ(p->model.path, "/m.gguf");
   EXPECT_EQ(p->compute.threads, 4);
@@ -51,18 +61,22 @@ TEST(Flags, SharedOptions) {
 }
 
 TEST(Flags, MessagesNameFlagValueAndForms) {
-  EXPECT_SAYS(parse_flags({{"--port", "http"}}), "--port: server.port: expected a whole number from 0 to 65535 but found 'http'");
-  EXPECT_SAYS(parse_flags({{"--threads", "-2"}}), "--threads: compute.threads: expected a whole number from 1 to 1024, or auto");
+  EXPECT_SAYS(parse_flags({{"--port", "http"}}),
+              "--port: server.port: expected a whole number from 0 to 65535 but found 'http'");
+  EXPECT_SAYS(parse_flags({{"--threads", "-2"}}),
+              "--threads: compute.threads: expected a whole number from 1 to 1024, or auto");
   EXPECT_SAYS(parse_flags({{"--set", "port"}}), "--set: expected key.path=value but found 'port'");
   EXPECT_SAYS(parse_flags({{"--set", "=1"}}), "--set: expected key.path=value");
   EXPECT_SAYS(parse_flags({{"--set", "kv.options=1"}}), "name the entry: kv.options.NAME=VALUE");
-  EXPECT_SAYS(parse_flags({{"--set", "server.web_page=yes"}}), "--set server.web_page: server.web_page: expected true or false");
+  EXPECT_SAYS(parse_flags({{"--set", "server.web_page=yes"}}),
+              "--set server.web_page: server.web_page: expected true or false");
 }
 
 TEST(Flags, UnknownAbbreviatedAndGone) {
   EXPECT_SAYS(unknown_flag("--thread"), "did you mean --threads?");
   EXPECT_SAYS(unknown_flag("--kv-codek"), "did you mean '--kv-codec'?");
-  EXPECT_SAYS(unknown_flag("--speculative-ngram-max"), "names cannot be shortened; did you mean --speculative-ngram-max-trie-depth");
+  EXPECT_SAYS(unknown_flag("--speculative-ngram-max"),
+              "names cannot be shortened; did you mean --speculative-ngram-max-trie-depth");
   EXPECT_SAYS(unknown_flag("--zebra-crossing-everywhere"), "unknown option");
   const std::vector<std::string> own{"--prompt"};
   EXPECT_SAYS(unknown_flag("--promt", own), "did you mean '--prompt'?");
@@ -74,9 +88,9 @@ TEST(Flags, UnknownAbbreviatedAndGone) {
 
 TEST(Flags, Algorithms) {
   const std::pair<const char*, const char*> drafters[] = {
-      {"NGRAM", "ngram"}, {"PHANTOM", "phantom"}, {"EAGLE", "eagle"}, {"NEXTN", "eagle"}, {"EAGLE3", "eagle3"},
-      {"P_EAGLE", "eagle3"}, {"STANDALONE", "standalone"}, {"MEDUSA", "medusa"}, {"P_CASCADE", "cascade"},
-      {"CHIMERA", "chimera"}, {"SELF_SPEC", "self_spec"}};
+      {"NGRAM", "ngram"},       {"PHANTOM", "phantom"}, {"EAGLE", "eagle"},           {"NEXTN", "eagle"},
+      {"EAGLE3", "eagle3"},     {"P_EAGLE", "eagle3"},  {"STANDALONE", "standalone"}, {"MEDUSA", "medusa"},
+      {"P_CASCADE", "cascade"}, {"CHIMERA", "chimera"}, {"SELF_SPEC", "self_spec"}};
   for (const auto& [algorithm, drafter] : drafters) {
     FlagList flags{{"--speculative-algorithm", algorithm}};
     if (find_drafter(drafter)->needs_model) flags.push_back({"--speculative-draft-model-path", "/d"});
@@ -86,11 +100,14 @@ TEST(Flags, Algorithms) {
     EXPECT_EQ(p->drafter.options.contains("mode"), std::string(algorithm) == "P_EAGLE");
   }
   EXPECT_SAYS(parse_flags({{"--speculative-algorithm", "eagle3"}}), "but found 'eagle3' | did you mean 'EAGLE3'?");
-  EXPECT_SAYS(parse_flags({{"--speculative-algorithm", "LOOKAHEAD"}}), "--speculative-algorithm: expected one of NGRAM, PHANTOM");
+  EXPECT_SAYS(parse_flags({{"--speculative-algorithm", "LOOKAHEAD"}}),
+              "--speculative-algorithm: expected one of NGRAM, PHANTOM");
   EXPECT_SAYS(parse_flags({{"--speculative-algorithm", "SAGUARO"}}), "cannot be chosen alone | choose one of NGRAM");
   EXPECT_SAYS(parse_flags({{"--speculative-algorithm", "SAGUARO"}}), "add --ssd-enable");
-  EXPECT_SAYS(parse_flags({{"--speculative-algorithm", "EAGLE3"}}), "--speculative-algorithm: drafter.name: drafter 'eagle3' needs weights");
-  EXPECT_SAYS(parse_flags({{"--ssd-enable", ""}}), "--ssd-enable: drafter.outcome_cache: expected a drafter to wrap but none is selected");
+  EXPECT_SAYS(parse_flags({{"--speculative-algorithm", "EAGLE3"}}),
+              "--speculative-algorithm: drafter.name: drafter 'eagle3' needs weights");
+  EXPECT_SAYS(parse_flags({{"--ssd-enable", ""}}),
+              "--ssd-enable: drafter.outcome_cache: expected a drafter to wrap but none is selected");
   const auto wrapped = parse_flags({{"--speculative-algorithm", "NGRAM"}, {"--ssd-enable", ""}});
   EXPECT_TRUE(wrapped->drafter.outcome_cache);
   EXPECT_TRUE(adjusted(*wrapped, "drafter.outcome_cache is experimental"));
@@ -104,30 +121,43 @@ TEST(Flags, Sizes) {
     return parse_flags(all);
   };
   EXPECT_EQ(with({{"--speculative-num-steps", "3"}})->drafter.draft_tokens, 4);
-  const auto tree = with({{"--speculative-num-steps", "5"}, {"--speculative-eagle-topk", "4"}, {"--speculative-num-draft-tokens", "8"}});
+  const auto tree = with(
+      {{"--speculative-num-steps", "5"}, {"--speculative-eagle-topk", "4"}, {"--speculative-num-draft-tokens", "8"}});
   EXPECT_EQ(tree->drafter.draft_tokens, 8);
   EXPECT_EQ(tree->drafter.topk, 4);
-  EXPECT_SAYS(with({{"--speculative-eagle-topk", "4"}}), "--speculative-eagle-topk: drafter.topk: 4 branches per step need drafter.steps");
-  EXPECT_TRUE(adjusted(*with({{"--speculative-num-steps", "3"}, {"--speculative-num-draft-tokens", "8"}}), "set to 4 instead of 8"));
+  EXPECT_SAYS(with({{"--speculative-eagle-topk", "4"}}),
+              "--speculative-eagle-topk: drafter.topk: 4 branches per step need drafter.steps");
+  EXPECT_TRUE(adjusted(*with({{"--speculative-num-steps", "3"}, {"--speculative-num-draft-tokens", "8"}}),
+                       "set to 4 instead of 8"));
   for (const char* bad : {"1", "65", "x"})
-    EXPECT_SAYS(with({{"--speculative-num-draft-tokens", bad}}), "--speculative-num-draft-tokens: drafter.draft_tokens: expected a whole number from 2 to 64") << bad;
-  EXPECT_SAYS(with({{"--speculative-accept-threshold-single", "0.5"}}), "--speculative-accept-threshold-single: drafter.accept_threshold_single: 0.5 can change the output");
+    EXPECT_SAYS(with({{"--speculative-num-draft-tokens", bad}}),
+                "--speculative-num-draft-tokens: drafter.draft_tokens: expected a whole number from 2 to 64")
+        << bad;
+  EXPECT_SAYS(with({{"--speculative-accept-threshold-single", "0.5"}}),
+              "--speculative-accept-threshold-single: drafter.accept_threshold_single: 0.5 can change the output");
   EXPECT_SAYS(with({{"--speculative-accept-threshold-acc", "1.5"}}), "expected a number from 0 to 1");
   EXPECT_TRUE(with({{"--speculative-accept-threshold-acc", "0.5"}, {"--set", "drafter.lossless=false"}}).is_ok());
-  EXPECT_SAYS(with({{"--speculative-token-map", "/missing/map"}}), "--speculative-token-map: drafter.token_map: expected a file but '/missing/map' is none");
+  EXPECT_SAYS(with({{"--speculative-token-map", "/missing/map"}}),
+              "--speculative-token-map: drafter.token_map: expected a file but '/missing/map' is none");
 }
 
 TEST(Flags, OfADrafterThatIsNotSelectedWarn) {
-  const auto p = parse_flags({{"--speculative-algorithm", "NGRAM"}, {"--phantom-num-ghosts", "4"}, {"--medusa-topk", "99"}});
+  const auto p =
+      parse_flags({{"--speculative-algorithm", "NGRAM"}, {"--phantom-num-ghosts", "4"}, {"--medusa-topk", "99"}});
   ASSERT_TRUE(p.is_ok()) << what(p);
-  EXPECT_TRUE(adjusted(*p, "--phantom-num-ghosts has no effect: it belongs to drafter phantom, and 'ngram' is selected"));
+  EXPECT_TRUE(
+      adjusted(*p, "--phantom-num-ghosts has no effect: it belongs to drafter phantom, and 'ngram' is selected"));
   EXPECT_TRUE(p->drafter.options.empty());
-  const auto off = parse_flags({{"--draft-tokens", "5"}, {"--speculative-num-steps", "3"}, {"--phantom-num-ghosts", "2"}, {"--set", "drafter.ghosts=2"}});
+  const auto off = parse_flags({{"--draft-tokens", "5"},
+                                {"--speculative-num-steps", "3"},
+                                {"--phantom-num-ghosts", "2"},
+                                {"--set", "drafter.ghosts=2"}});
   ASSERT_TRUE(off.is_ok()) << what(off);
   EXPECT_TRUE(adjusted(*off, "--draft-tokens has no effect: no drafter is selected"));
   EXPECT_EQ(off->drafter.draft_tokens, 0);
   EXPECT_TRUE(off->drafter.options.empty());
-  EXPECT_TRUE(adjusted(*parse_flags({{"--drafter", "ngram"}, {"--speculative-eagle-topk", "2"}}), "--speculative-eagle-topk has no effect"));
+  EXPECT_TRUE(adjusted(*parse_flags({{"--drafter", "ngram"}, {"--speculative-eagle-topk", "2"}}),
+                       "--speculative-eagle-topk has no effect"));
 }
 
 TEST(Flags, AnotherDrafterDropsTheFilesSettings) {
@@ -145,18 +175,26 @@ TEST(Flags, AnotherDrafterDropsTheFilesSettings) {
 }
 
 TEST(Flags, RangesOfDrafterFlags) {
-  const auto phantom = [](const char* flag, const char* value) { return parse_flags({{"--drafter", "phantom"}, {flag, value}}); };
+  const auto phantom = [](const char* flag, const char* value) {
+    return parse_flags({{"--drafter", "phantom"}, {flag, value}});
+  };
   EXPECT_EQ(phantom("--phantom-num-ghosts", "8")->drafter.options.at("ghosts"), "8");
   for (const char* bad : {"0", "9", "two", "1.5", ""})
-    EXPECT_SAYS(phantom("--phantom-num-ghosts", bad), "--phantom-num-ghosts: drafter.options.ghosts: expected a whole number from 1 to 8") << bad;
+    EXPECT_SAYS(phantom("--phantom-num-ghosts", bad),
+                "--phantom-num-ghosts: drafter.options.ghosts: expected a whole number from 1 to 8")
+        << bad;
   EXPECT_SAYS(phantom("--phantom-num-buffers", "5"), "from 1 to 4");
-  const auto ngram = [](const char* flag, const char* value) { return parse_flags({{"--drafter", "ngram"}, {flag, value}}); };
+  const auto ngram = [](const char* flag, const char* value) {
+    return parse_flags({{"--drafter", "ngram"}, {flag, value}});
+  };
   EXPECT_SAYS(ngram("--speculative-ngram-max-trie-depth", "1"), "from 2 to");
   EXPECT_SAYS(ngram("--speculative-ngram-match-type", "bfs"), "expected one of BFS, PROB");
   EXPECT_SAYS(ngram("--speculative-ngram-min-bfs-breadth", "0"), "from 1 to");
   EXPECT_SAYS(ngram("--speculative-ngram-max-bfs-breadth", "0"), "from 1 to");
   EXPECT_SAYS(ngram("--speculative-ngram-capacity", "10"), "at least 19 are needed");
-  const auto medusa = [](const char* flag, const char* value) { return parse_flags({{"--drafter", "medusa"}, {"--medusa-model-path", "/m"}, {flag, value}}); };
+  const auto medusa = [](const char* flag, const char* value) {
+    return parse_flags({{"--drafter", "medusa"}, {"--medusa-model-path", "/m"}, {flag, value}});
+  };
   EXPECT_EQ(medusa("--medusa-num-heads", "5")->drafter.model, "/m");
   EXPECT_SAYS(medusa("--medusa-num-heads", "0"), "from 1 to 64");
   EXPECT_SAYS(medusa("--medusa-topk", "11"), "from 1 to 10");
@@ -164,18 +202,23 @@ TEST(Flags, RangesOfDrafterFlags) {
   EXPECT_EQ(medusa("--medusa-typical-acceptance", "")->drafter.options.at("typical_acceptance"), "draft");
   EXPECT_SAYS(medusa("--medusa-posterior-threshold", "0"), "above 0 and at most 1");
   EXPECT_SAYS(medusa("--medusa-posterior-alpha", "2"), "above 0 and at most 1");
-  EXPECT_SAYS(medusa("--medusa-paltrow-heads", "99"), "--medusa-paltrow-heads: drafter.options.screen_heads: expected auto, none, or head indices");
-  const auto chimera = [](const char* flag, const char* value) { return parse_flags({{"--drafter", "chimera"}, {"--speculative-draft-model", "/m"}, {flag, value}}); };
+  EXPECT_SAYS(medusa("--medusa-paltrow-heads", "99"),
+              "--medusa-paltrow-heads: drafter.options.screen_heads: expected auto, none, or head indices");
+  const auto chimera = [](const char* flag, const char* value) {
+    return parse_flags({{"--drafter", "chimera"}, {"--speculative-draft-model", "/m"}, {flag, value}});
+  };
   EXPECT_EQ(chimera("--chimera-num-steps", "6")->drafter.steps, 6);
   EXPECT_TRUE(chimera("--chimera-ssd-enable", "")->drafter.outcome_cache);
-  EXPECT_SAYS(chimera("--chimera-level", "4"), "--chimera-level: drafter.options.level: expected a whole number from 1 to 3");
+  EXPECT_SAYS(chimera("--chimera-level", "4"),
+              "--chimera-level: drafter.options.level: expected a whole number from 1 to 3");
 }
 
 TEST(Flags, KvCacheDtype) {
   const auto codec = [](const char* value) { return parse_flags({{"--kv-cache-dtype", value}}); };
   EXPECT_EQ(codec("auto")->kv.k, "f16");
   EXPECT_EQ(codec("bfloat16")->kv.k, "bf16");
-  for (const char* same : {"fp8_e5m2", "fp8_e4m3", "bf16", "tq4", "tq3", "tq2", "rq3_planar", "rq4_planar", "rq3_iso", "rq4_iso"}) {
+  for (const char* same :
+       {"fp8_e5m2", "fp8_e4m3", "bf16", "tq4", "tq3", "tq2", "rq3_planar", "rq4_planar", "rq3_iso", "rq4_iso"}) {
     EXPECT_EQ(codec(same)->kv.k, same);
     EXPECT_EQ(codec(same)->kv.v, same);
   }
@@ -183,13 +226,23 @@ TEST(Flags, KvCacheDtype) {
 }
 
 TEST(Flags, AcceptedWithoutEffect) {
-  const FlagList inert{{"--trust-remote-code", ""}, {"--disable-overlap-schedule", ""}, {"--disable-cuda-graph", ""},
-                       {"--dtype", "bfloat16"}, {"--mem-fraction-static", "0.8"}, {"--load-format", "gguf"},
-                       {"--attention-backend", "triton"}, {"--speculative-draft-model-revision", "main"},
-                       {"--speculative-draft-load-format", "auto"}, {"--speculative-draft-model-quantization", "unquant"},
-                       {"--speculative-attention-mode", "decode"}, {"--speculative-draft-attention-backend", "triton"},
-                       {"--medusa-no-step0", ""}, {"--sam-enabled", "auto"}, {"--gtt-pool-mb", "4096"},
-                       {"--paltrow-pin-memory", ""}, {"--no-paltrow-pin-memory", ""}};
+  const FlagList inert{{"--trust-remote-code", ""},
+                       {"--disable-overlap-schedule", ""},
+                       {"--disable-cuda-graph", ""},
+                       {"--dtype", "bfloat16"},
+                       {"--mem-fraction-static", "0.8"},
+                       {"--load-format", "gguf"},
+                       {"--attention-backend", "triton"},
+                       {"--speculative-draft-model-revision", "main"},
+                       {"--speculative-draft-load-format", "auto"},
+                       {"--speculative-draft-model-quantization", "unquant"},
+                       {"--speculative-attention-mode", "decode"},
+                       {"--speculative-draft-attention-backend", "triton"},
+                       {"--medusa-no-step0", ""},
+                       {"--sam-enabled", "auto"},
+                       {"--gtt-pool-mb", "4096"},
+                       {"--paltrow-pin-memory", ""},
+                       {"--no-paltrow-pin-memory", ""}};
   for (const auto& [name, value] : inert) {
     const auto p = parse_flags({{name, value}});
     ASSERT_TRUE(p.is_ok()) << what(p);
@@ -199,17 +252,25 @@ TEST(Flags, AcceptedWithoutEffect) {
   }
   EXPECT_TRUE(parse_flags({{"--trust-remote-code", "false"}})->adjustments.empty());
   EXPECT_SAYS(parse_flags({{"--trust-remote-code", "maybe"}}), "--trust-remote-code: expected no value, true or false");
-  EXPECT_SAYS(parse_flags({{"--load-format", "pickle"}}), "--load-format: expected one of auto, gguf, safetensors but found 'pickle'");
+  EXPECT_SAYS(parse_flags({{"--load-format", "pickle"}}),
+              "--load-format: expected one of auto, gguf, safetensors but found 'pickle'");
   EXPECT_SAYS(parse_flags({{"--dtype", "int3"}}), "--dtype: expected one of auto, half");
-  EXPECT_SAYS(parse_flags({{"--mem-fraction-static", "1.5"}}), "--mem-fraction-static: expected a number above 0 and at most 1");
+  EXPECT_SAYS(parse_flags({{"--mem-fraction-static", "1.5"}}),
+              "--mem-fraction-static: expected a number above 0 and at most 1");
   EXPECT_SAYS(parse_flags({{"--sam-enabled", "x"}}), "--sam-enabled: expected one of auto, true, false");
-  EXPECT_SAYS(parse_flags({{"--attention-backend", "x"}}), "--attention-backend: expected one of hip, generic, cpu, triton");
+  EXPECT_SAYS(parse_flags({{"--attention-backend", "x"}}),
+              "--attention-backend: expected one of hip, generic, cpu, triton");
   EXPECT_SAYS(parse_flags({{"--speculative-attention-mode", "x"}}), "expected one of prefill, decode");
 }
 
 TEST(Flags, General) {
-  const auto p = parse_flags({{"--model-path", "/m"}, {"--attention-backend", "generic"}, {"--max-running-requests", "7"},
-                              {"--host", "127.0.0.2"}, {"--port", "8081"}, {"--api-key", "a,b"}, {"--served-model-name", "n"}});
+  const auto p = parse_flags({{"--model-path", "/m"},
+                              {"--attention-backend", "generic"},
+                              {"--max-running-requests", "7"},
+                              {"--host", "127.0.0.2"},
+                              {"--port", "8081"},
+                              {"--api-key", "a,b"},
+                              {"--served-model-name", "n"}});
   ASSERT_TRUE(p.is_ok()) << what(p);
   EXPECT_EQ(p->model.path, "/m");
   EXPECT_EQ(*p->require, "generic");
@@ -222,8 +283,11 @@ TEST(Flags, General) {
 TEST(EnvironmentVariables, TwinOfEveryFlag) {
   EXPECT_EQ(environment_name("--kv-codec"), "TURBO_KV_CODEC");
   EXPECT_EQ(environment_name("--no-paltrow-pin-memory"), "TURBO_NO_PALTROW_PIN_MEMORY");
-  const auto p = parse_environment({{"TURBO_THREADS", "3"}, {"TURBO_KV_CACHE_DTYPE", "tq3"}, {"TURBO_PORT", ""},
-                                    {"TURBO_SET", "sampler.seed=4;kv.options.sinks=8\nlog.level=warn"}, {"TURBO_PROFILE", "x"}});
+  const auto p = parse_environment({{"TURBO_THREADS", "3"},
+                                    {"TURBO_KV_CACHE_DTYPE", "tq3"},
+                                    {"TURBO_PORT", ""},
+                                    {"TURBO_SET", "sampler.seed=4;kv.options.sinks=8\nlog.level=warn"},
+                                    {"TURBO_PROFILE", "x"}});
   ASSERT_TRUE(p.is_ok()) << what(p);
   EXPECT_EQ(p->compute.threads, 3);
   EXPECT_EQ(p->kv.k, "tq3");
@@ -231,8 +295,10 @@ TEST(EnvironmentVariables, TwinOfEveryFlag) {
   EXPECT_EQ(*p->sampler.seed, 4);
   EXPECT_EQ(p->kv.options.at("sinks"), "8");
   EXPECT_EQ(p->log.level, "warn");
-  EXPECT_SAYS(parse_environment({{"TURBO_THREADS", "many"}}), "TURBO_THREADS: compute.threads: expected a whole number");
-  EXPECT_SAYS(parse_environment({{"TURBO_SPECULATIVE_ALGORITHM", "x"}}), "TURBO_SPECULATIVE_ALGORITHM: expected one of");
+  EXPECT_SAYS(parse_environment({{"TURBO_THREADS", "many"}}),
+              "TURBO_THREADS: compute.threads: expected a whole number");
+  EXPECT_SAYS(parse_environment({{"TURBO_SPECULATIVE_ALGORITHM", "x"}}),
+              "TURBO_SPECULATIVE_ALGORITHM: expected one of");
 }
 
 TEST(EnvironmentVariables, CommandLineBeatsEnvironmentBeatsFile) {
@@ -246,12 +312,15 @@ TEST(EnvironmentVariables, CommandLineBeatsEnvironmentBeatsFile) {
 }
 
 TEST(EnvironmentVariables, OfTheCompatibleEngine) {
-  EXPECT_SAYS(parse_environment({{"SGLANG_SIMULATE_ACC_LEN", "3"}}), "SGLANG_SIMULATE_ACC_LEN='3': simulated acceptance does not exist");
+  EXPECT_SAYS(parse_environment({{"SGLANG_SIMULATE_ACC_LEN", "3"}}),
+              "SGLANG_SIMULATE_ACC_LEN='3': simulated acceptance does not exist");
   EXPECT_TRUE(parse_environment({{"SGLANG_SIMULATE_ACC_LEN", "-1"}}).is_ok());
   const char* ngram = "drafter: { name: ngram }\n";
-  EXPECT_SAYS(parse_environment({{"SGLANG_NGRAM_FORCE_GREEDY_VERIFY", "1"}}, ngram), "greedy verification changes the output");
+  EXPECT_SAYS(parse_environment({{"SGLANG_NGRAM_FORCE_GREEDY_VERIFY", "1"}}, ngram),
+              "greedy verification changes the output");
   EXPECT_TRUE(parse_environment({{"SGLANG_NGRAM_FORCE_GREEDY_VERIFY", "0"}}, ngram)->adjustments.empty());
-  const auto lossy = parse_environment({{"SGLANG_NGRAM_FORCE_GREEDY_VERIFY", "1"}}, "drafter: { name: ngram, lossless: false }\n");
+  const auto lossy =
+      parse_environment({{"SGLANG_NGRAM_FORCE_GREEDY_VERIFY", "1"}}, "drafter: { name: ngram, lossless: false }\n");
   EXPECT_TRUE(adjusted(*lossy, "force_greedy_verify has no effect"));
   EXPECT_TRUE(lossy->drafter.options.empty());
   EXPECT_TRUE(adjusted(*parse_environment({{"SGLANG_KV_CACHE_TURBOQUANT_QJL", "1"}}), "QJL"));

@@ -23,7 +23,9 @@ void expect_up_to_date(const fs::path& file, const std::string& text) {
   EXPECT_TRUE(read(file) == text) << file << " is out of date: run this test with TURBO_UPDATE_GENERATED=1";
 }
 
-TEST(Generated, SchemaIsUpToDate) { expect_up_to_date(source / "configs/profile.schema.json", json_schema().dump(2) + "\n"); }
+TEST(Generated, SchemaIsUpToDate) {
+  expect_up_to_date(source / "configs/profile.schema.json", json_schema().dump(2) + "\n");
+}
 
 TEST(Generated, ReferenceIsUpToDate) { expect_up_to_date(source / "docs/profiles.md", reference_markdown()); }
 
@@ -56,7 +58,8 @@ TEST(ShippedProfiles, AllLoad) {
 }
 
 TEST(Json, HasTheKeysOfTheYamlAndHidesSecrets) {
-  const auto p = parse("server: { api_keys: [very-secret] }\nsampler: { top_p: 0.5 }\ndrafter: { name: phantom, ghosts: 2 }\n");
+  const auto p =
+      parse("server: { api_keys: [very-secret] }\nsampler: { top_p: 0.5 }\ndrafter: { name: phantom, ghosts: 2 }\n");
   const nlohmann::json json = to_json(*p);
   EXPECT_EQ(json["server"]["api_keys"][0], "***");
   EXPECT_EQ(json["server"]["port"], 30000);

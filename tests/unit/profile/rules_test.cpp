@@ -6,7 +6,8 @@ namespace turbo::profile {
 namespace {
 
 TEST(UnknownKeys, SuggestTheNearest) {
-  EXPECT_SAYS(parse("server:\n  prot: 1\n"), "/nowhere/p.yaml:2:3: 'server.prot': unknown key | did you mean 'server.port'?");
+  EXPECT_SAYS(parse("server:\n  prot: 1\n"),
+              "/nowhere/p.yaml:2:3: 'server.prot': unknown key | did you mean 'server.port'?");
   EXPECT_SAYS(parse("modle: {}\n"), "p.yaml:1:1: 'modle': unknown key | did you mean 'model'?");
   EXPECT_SAYS(parse("port: 1\n"), "did you mean 'server.port'?");
   EXPECT_SAYS(parse("drafter: { name: phantom, ghost: 1 }\n"), "did you mean 'drafter.ghosts'?");
@@ -49,12 +50,14 @@ TEST(Contradictions, TiersAndRequire) {
   EXPECT_EQ(parse_flags({{"--tier", "hip"}}, "tiers: [cpu]\n")->tiers, std::vector<std::string>{"hip"});
   EXPECT_EQ(*parse_flags({{"--tier", "cpu"}}, "tiers: [hip, cpu]\n")->require, "cpu");
   EXPECT_EQ(parse_flags({{"--set", "tiers=generic,cpu"}}, "require: hip\n")->tiers.size(), 2u);
-  EXPECT_SAYS(parse_flags({{"--set", "tiers=[cpu]"}, {"--tier", "hip"}}), "--tier: require: 'hip' is not among tiers [cpu]");
+  EXPECT_SAYS(parse_flags({{"--set", "tiers=[cpu]"}, {"--tier", "hip"}}),
+              "--tier: require: 'hip' is not among tiers [cpu]");
   EXPECT_SAYS(parse_flags({{"--tier", "gpu"}}), "--tier: require: expected one of hip, generic, cpu but found 'gpu'");
 }
 
 TEST(Contradictions, EngineAndPool) {
-  EXPECT_SAYS(parse("engine: { max_step_tokens: 64, prefill_chunk: 128 }\n"), "128 rows do not fit engine.max_step_tokens 64");
+  EXPECT_SAYS(parse("engine: { max_step_tokens: 64, prefill_chunk: 128 }\n"),
+              "128 rows do not fit engine.max_step_tokens 64");
   const auto lowered = parse("engine: { max_step_tokens: 64 }\n");
   EXPECT_EQ(lowered->engine.prefill_chunk, 64);
   EXPECT_TRUE(adjusted(*lowered, "engine.prefill_chunk lowered to 64"));
@@ -68,17 +71,21 @@ TEST(DrafterRules, KeysNeedTheirDrafter) {
   ASSERT_TRUE(phantom.is_ok()) << what(phantom);
   EXPECT_EQ(phantom->drafter.options.at("ghosts"), "4");
   EXPECT_EQ(phantom->drafter.draft_tokens, 8);
-  EXPECT_SAYS(parse("drafter: { name: ngram, ghosts: 4 }\n"), "p.yaml:1:25: drafter.ghosts: drafter 'ngram' does not have it");
+  EXPECT_SAYS(parse("drafter: { name: ngram, ghosts: 4 }\n"),
+              "p.yaml:1:25: drafter.ghosts: drafter 'ngram' does not have it");
   EXPECT_SAYS(parse("drafter: { ghosts: 4 }\n"), "no drafter is selected");
-  EXPECT_SAYS(parse("drafter: { name: off, draft_tokens: 4 }\n"), "p.yaml:1:23: drafter.draft_tokens: no drafter is selected");
+  EXPECT_SAYS(parse("drafter: { name: off, draft_tokens: 4 }\n"),
+              "p.yaml:1:23: drafter.draft_tokens: no drafter is selected");
   EXPECT_SAYS(parse("drafter: { options: { a: 1 } }\n"), "no drafter is selected");
   EXPECT_SAYS(parse("drafter: { name: phantom, topk: 2 }\n"), "drafter.topk: drafter 'phantom' does not have it");
   EXPECT_SAYS(parse("drafter: { name: ngram, model: m }\n"), "drafter.model: drafter 'ngram' does not have it");
   EXPECT_TRUE(parse("drafter: { name: off, lossless: true, adaptive: false }\n").is_ok());
   EXPECT_TRUE(parse("drafter: { name: someone_elses, options: { whatever: 1 } }\n").is_ok());
   EXPECT_SAYS(parse("drafter: { name: phantom, ghosts: 4, options: { ghosts: 2 } }\n"), "the option is given twice");
-  EXPECT_SAYS(parse("drafter: { name: phantom, ghosts: 9 }\n"), "p.yaml:1:35: drafter.ghosts: expected a whole number from 1 to 8 but found '9'");
-  EXPECT_SAYS(parse("drafter: { name: phantom, options: { ghosts: 9 } }\n"), "drafter.options.ghosts: expected a whole number from 1 to 8");
+  EXPECT_SAYS(parse("drafter: { name: phantom, ghosts: 9 }\n"),
+              "p.yaml:1:35: drafter.ghosts: expected a whole number from 1 to 8 but found '9'");
+  EXPECT_SAYS(parse("drafter: { name: phantom, options: { ghosts: 9 } }\n"),
+              "drafter.options.ghosts: expected a whole number from 1 to 8");
   EXPECT_SAYS(parse("drafter: { name: phantom, buffers: 5 }\n"), "from 1 to 4");
   EXPECT_SAYS(parse("drafter: { name: phantom, buffers: '2' }\n"), "without quotes");
   EXPECT_SAYS(parse("drafter: off\n"), "expected settings but found 'off' | write drafter: { name: ... }");
@@ -88,9 +95,11 @@ TEST(DrafterRules, KeysNeedTheirDrafter) {
 
 TEST(DrafterRules, NetworksNeedWeights) {
   for (const char* name : {"eagle", "eagle3", "standalone", "medusa", "cascade", "chimera"})
-    EXPECT_SAYS(parse(std::string("drafter: { name: ") + name + " }\n"), "needs weights but drafter.model is not set") << name;
+    EXPECT_SAYS(parse(std::string("drafter: { name: ") + name + " }\n"), "needs weights but drafter.model is not set")
+        << name;
   EXPECT_TRUE(parse("drafter: { name: eagle3, model: head }\n").is_ok());
-  EXPECT_SAYS(parse("drafter: { name: eagle3, model: head, token_map: missing.txt }\n"), "drafter.token_map: expected a file");
+  EXPECT_SAYS(parse("drafter: { name: eagle3, model: head, token_map: missing.txt }\n"),
+              "drafter.token_map: expected a file");
   EXPECT_EQ(parse("drafter: { name: eagle3, model: head, token_map: missing.txt }\n").status().code(), Code::not_found);
 }
 
@@ -108,9 +117,11 @@ TEST(DrafterRules, DraftTokensCountTheRoot) {
   const auto forced = parse("drafter: { name: eagle3, model: m, steps: 3, topk: 1, draft_tokens: 9 }\n");
   EXPECT_EQ(forced->drafter.draft_tokens, 4);
   EXPECT_TRUE(adjusted(*forced, "drafter.draft_tokens set to 4 instead of 9"));
-  EXPECT_SAYS(parse("drafter: { name: eagle3, model: m, topk: 4 }\n"), "drafter.topk: 4 branches per step need drafter.steps");
+  EXPECT_SAYS(parse("drafter: { name: eagle3, model: m, topk: 4 }\n"),
+              "drafter.topk: 4 branches per step need drafter.steps");
   // Pool of 2 steps with topk 2: 1 + 2 + 4 = 7 slots.
-  EXPECT_EQ(parse("drafter: { name: eagle3, model: m, steps: 2, topk: 2, draft_tokens: 7 }\n")->drafter.draft_tokens, 7);
+  EXPECT_EQ(parse("drafter: { name: eagle3, model: m, steps: 2, topk: 2, draft_tokens: 7 }\n")->drafter.draft_tokens,
+            7);
   EXPECT_SAYS(parse("drafter: { name: eagle3, model: m, steps: 2, topk: 2, draft_tokens: 8 }\n"),
               "drafter.draft_tokens: 8 slots are more than the 7 that 2 steps with topk 2 can fill");
 }
@@ -118,11 +129,14 @@ TEST(DrafterRules, DraftTokensCountTheRoot) {
 TEST(DrafterRules, LosslessRefusesWhatChangesOutput) {
   EXPECT_SAYS(parse("drafter: { name: phantom, accept_threshold_single: 0.8 }\n"),
               "drafter.accept_threshold_single: 0.8 can change the output, but drafter.lossless is true");
-  EXPECT_SAYS(parse("drafter: { name: phantom, accept_threshold_acc: 0.8, lossless: true }\n"), "drafter.accept_threshold_acc: 0.8");
+  EXPECT_SAYS(parse("drafter: { name: phantom, accept_threshold_acc: 0.8, lossless: true }\n"),
+              "drafter.accept_threshold_acc: 0.8");
   EXPECT_TRUE(parse("drafter: { name: phantom, accept_threshold_acc: 0.8, lossless: false }\n").is_ok());
   EXPECT_SAYS(parse("drafter: { name: phantom, accept_threshold_acc: 1.1 }\n"), "expected a number from 0 to 1");
-  EXPECT_SAYS(parse("drafter: { name: phantom, accept_threshold_single: -0.1, lossless: false }\n"), "expected a number from 0 to 1");
-  EXPECT_SAYS(parse("drafter: { name: medusa, model: m, typical_acceptance: target }\n"), "'target' can change the output");
+  EXPECT_SAYS(parse("drafter: { name: phantom, accept_threshold_single: -0.1, lossless: false }\n"),
+              "expected a number from 0 to 1");
+  EXPECT_SAYS(parse("drafter: { name: medusa, model: m, typical_acceptance: target }\n"),
+              "'target' can change the output");
   EXPECT_TRUE(parse("drafter: { name: medusa, model: m, typical_acceptance: target, lossless: false }\n").is_ok());
   EXPECT_TRUE(parse("drafter: { name: medusa, model: m, typical_acceptance: draft }\n").is_ok());
 }
@@ -132,7 +146,8 @@ TEST(DrafterRules, CorpusOptions) {
   EXPECT_SAYS(parse(ngram + "max_trie_depth: 1 }\n"), "expected a whole number from 2 to");
   EXPECT_SAYS(parse(ngram + "match_type: DFS }\n"), "expected one of BFS, PROB but found 'DFS'");
   EXPECT_SAYS(parse(ngram + "min_bfs_breadth: 0 }\n"), "expected a whole number from 1");
-  EXPECT_SAYS(parse(ngram + "min_bfs_breadth: 4, max_bfs_breadth: 3 }\n"), "max_bfs_breadth 3 is below min_bfs_breadth 4");
+  EXPECT_SAYS(parse(ngram + "min_bfs_breadth: 4, max_bfs_breadth: 3 }\n"),
+              "max_bfs_breadth 3 is below min_bfs_breadth 4");
   EXPECT_SAYS(parse(ngram + "min_bfs_breadth: 11 }\n"), "max_bfs_breadth 10 is below min_bfs_breadth 11");
   EXPECT_SAYS(parse(ngram + "capacity: 18 }\n"), "18 nodes cannot hold one sequence of max_trie_depth 18: at least 19");
   EXPECT_SAYS(parse(ngram + "capacity: 4, max_trie_depth: 4 }\n"), "at least 5 are needed");
@@ -147,7 +162,8 @@ TEST(DrafterRules, MedusaAndChimeraOptions) {
   EXPECT_SAYS(parse(medusa + "posterior_threshold: 0 }\n"), "expected a number above 0 and at most 1");
   EXPECT_SAYS(parse(medusa + "posterior_alpha: 1.5 }\n"), "expected a number above 0 and at most 1");
   EXPECT_TRUE(parse(medusa + "screen_heads: '3,4' }\n").is_ok());
-  EXPECT_SAYS(parse(medusa + "heads: 4, screen_heads: '3,4' }\n"), "head indices such as 3,4 from 0 to 3 but found '3,4'");
+  EXPECT_SAYS(parse(medusa + "heads: 4, screen_heads: '3,4' }\n"),
+              "head indices such as 3,4 from 0 to 3 but found '3,4'");
   EXPECT_SAYS(parse(medusa + "screen_heads: some }\n"), "expected auto, none, or head indices");
   EXPECT_SAYS(parse(medusa + "screen_heads: '1,,2' }\n"), "expected auto, none, or head indices");
   const auto chimera = parse("drafter: { name: chimera, model: m, level: 2 }\n");
@@ -169,11 +185,13 @@ TEST(ServerRules, KeysOriginsAndExposure) {
 }
 
 TEST(PluginRules, PreferNamesKindAndComponent) {
-  EXPECT_EQ(parse("plugins: { prefer: { 'kv_codec:f16': org.example.kv } }\n")->plugins.prefer.at("kv_codec:f16"), "org.example.kv");
+  EXPECT_EQ(parse("plugins: { prefer: { 'kv_codec:f16': org.example.kv } }\n")->plugins.prefer.at("kv_codec:f16"),
+            "org.example.kv");
   EXPECT_SAYS(parse("plugins: { prefer: { f16: x } }\n"), "expected kind:name");
   EXPECT_SAYS(parse("plugins: { prefer: { 'codec:f16': x } }\n"), "expected kind:name");
   EXPECT_SAYS(parse("plugins: { prefer: { 'kv_codec:f16': '' } }\n"), "expected a plugin id");
-  EXPECT_EQ(parse_flags({{"--set", "plugins.prefer.kv_codec:f16=org.example.kv"}})->plugins.prefer.at("kv_codec:f16"), "org.example.kv");
+  EXPECT_EQ(parse_flags({{"--set", "plugins.prefer.kv_codec:f16=org.example.kv"}})->plugins.prefer.at("kv_codec:f16"),
+            "org.example.kv");
 }
 
 TEST(KeyTable, EveryDefaultSatisfiesItsOwnRule) {

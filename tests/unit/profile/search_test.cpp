@@ -108,12 +108,13 @@ TEST(Read, SizeIsBounded) {
 TEST(Read, UnreadableFile) {
   Tree tree;
   fs::permissions(tree.root.write("work/locked.yaml", "schema: 1\n"), fs::perms::none);
-  fs::permissions(tree.root.path(), fs::perms::owner_all | fs::perms::others_read | fs::perms::others_exec);
+  for (const fs::path& folder : {tree.root.path(), tree.search.working_folder})
+    fs::permissions(folder, fs::perms::owner_all | fs::perms::others_read | fs::perms::others_exec);
   const bool superuser = ::geteuid() == 0;  // permissions do not bind it, so step down for the call
   ASSERT_EQ(superuser ? ::seteuid(65534) : 0, 0);
   const auto locked = tree.load("locked");
   ASSERT_EQ(superuser ? ::seteuid(0) : 0, 0);
-  EXPECT_SAYS(locked, "cannot be read: Permission denied | check the path and its permissions");
+  EXPECT_SAYS(locked, "locked.yaml: cannot be read: Permission denied | check the path and its permissions");
 }
 
 TEST(Paths, RelativeToTheProfileThenTheShareFolders) {

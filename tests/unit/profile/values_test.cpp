@@ -34,7 +34,8 @@ TEST(Values, NumbersAreFiniteAndInRange) {
   EXPECT_DOUBLE_EQ(*parse("sampler: { temperature: 5e-1 }\n")->sampler.temperature, 0.5);
   EXPECT_FALSE(parse("sampler: { temperature: null }\n")->sampler.temperature.has_value());
   for (const char* text : {".nan", ".inf", "nan", "inf", "0x1p2", "00.5", "'0.7'", "2.1", "-0.1", "1e999", "warm"})
-    EXPECT_SAYS(parse(std::string("sampler: { temperature: ") + text + " }\n"), "expected a number from 0 to 2") << text;
+    EXPECT_SAYS(parse(std::string("sampler: { temperature: ") + text + " }\n"), "expected a number from 0 to 2")
+        << text;
   EXPECT_EQ(*parse("sampler: { seed: -5 }\n")->sampler.seed, -5);
   EXPECT_EQ(*parse("sampler: { seed: 9223372036854775807 }\n")->sampler.seed, INT64_MAX);
   EXPECT_EQ(*parse("sampler: { top_k: -1 }\n")->sampler.top_k, -1);
@@ -74,8 +75,10 @@ TEST(Values, TimesWithUnits) {
 }
 
 TEST(Values, ChoicesListsAndMaps) {
-  EXPECT_SAYS(parse("compute: { activations: in8 }\n"), "expected one of int8, f32 but found 'in8' | did you mean 'int8'?");
-  EXPECT_SAYS(parse("tiers: cpu\n"), "p.yaml:1:8: tiers: expected a list of hip, generic, cpu such as [hip] but found 'cpu'");
+  EXPECT_SAYS(parse("compute: { activations: in8 }\n"),
+              "expected one of int8, f32 but found 'in8' | did you mean 'int8'?");
+  EXPECT_SAYS(parse("tiers: cpu\n"),
+              "p.yaml:1:8: tiers: expected a list of hip, generic, cpu such as [hip] but found 'cpu'");
   EXPECT_SAYS(parse("tiers: [cpu, cuda]\n"), "p.yaml:1:14: tiers: expected one of hip, generic, cpu but found 'cuda'");
   EXPECT_SAYS(parse("tiers: [[cpu]]\n"), "but found a list in it");
   EXPECT_SAYS(parse("tiers: []\n"), "expected at least one of hip, generic, cpu");

@@ -104,8 +104,15 @@ TEST(YamlRefuses, TabsControlBytesAndOtherEncodings) {
   EXPECT_SAYS(parse_yaml("a: \xed\xa0\x80\n", "p"), "expected UTF-8");      // surrogate
   EXPECT_SAYS(parse_yaml("a: \xf5\x80\x80\x80\n", "p"), "expected UTF-8");  // beyond Unicode
   EXPECT_SAYS(parse_yaml("a: \xe2\x82", "p"), "expected UTF-8");            // cut off
-  EXPECT_SAYS(parse_yaml(std::string("\xff\xfe" "a\0", 4), "p"), "p:1:1: expected UTF-8");  // UTF-16
-  EXPECT_TRUE(parse_yaml("\xEF\xBB\xBF" "a: 1\r\nb: 2\r\n", "p").is_ok());  // byte-order mark, Windows line ends
+  EXPECT_SAYS(parse_yaml(std::string("\xff\xfe"
+                                     "a\0",
+                                     4),
+                         "p"),
+              "p:1:1: expected UTF-8");  // UTF-16
+  EXPECT_TRUE(parse_yaml("\xEF\xBB\xBF"
+                         "a: 1\r\nb: 2\r\n",
+                         "p")
+                  .is_ok());  // byte-order mark, Windows line ends
 }
 
 TEST(YamlRefuses, ColumnsCountCharacters) {
