@@ -1,0 +1,157 @@
+#include "loader/files.h"
+
+#include <fcntl.h>
+#include <openssl/evp.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "loader/text.h"
+
+namespace turbo::loader {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr uint64_t max_library_bytes = 2ull << 30;
+
+class FileDescriptor {
+ public:
+  explicit FileDescriptor(int fd) : fd_(fd) {}
+  FileDescriptor(FileDescriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  FileDescriptor& operator=(FileDescriptor&&) = delete;
+  ~FileDescriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+std::string shown(const fs::path& path) { return clean_text(path.string(), 1024); }
+
+Result<FileDescriptor> open_regular(const fs::path& path, uint64_t max_bytes, struct stat* facts) {
+  FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  if (file.get() < 0)
+    return error(errno == ENOENT ? Code::not_found : Code::invalid_argument, "{}: cannot open: {}", shown(path),
+                 std::strerror(errno));
+  if (::fstat(file.get(), facts) != 0)
+    return error(Code::invalid_argument, "{}: cannot stat: {}", shown(path), std::strerror(errno));
+  if (!S_ISREG(facts->st_mode)) return error(Code::invalid_argument, "{}: expected a regular file", shown(path));
+  if (static_cast<uint64_t>(facts->st_size) > max_bytes)
+    return error(Code::resource_exhausted, "{}: expected at most {} bytes but found {}", shown(path), max_bytes,
+                 static_cast<uint64_t>(facts->st_size));
+  return file;
+}
+
+using Digest = std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)>;
+
+Digest new_digest() {
+  Digest digest(EVP_MD_CTX_new(), &EVP_MD_CTX_free);
+  if (!digest || EVP_DigestInit_ex(digest.get(), EVP_sha256(), nullptr) != 1) digest.reset();
+  return digest;
+}
+
+std::string finish(EVP_MD_CTX* digest) {
+  std::array<unsigned char, EVP_MAX_MD_SIZE> bytes{};
+  unsigned size = 0;
+  EVP_DigestFinal_ex(digest, bytes.data(), &size);
+  std::string hex;
+  for (unsigned i = 0; i < size; ++i) hex += fmt::format("{:02x}", bytes[i]);
+  return hex;
+}
+
+}  // namespace
+
+Result<std::string> read_bounded(const fs::path& path, uint64_t max_bytes) {
+  struct stat facts {};
+  TURBO_ASSIGN(const FileDescriptor file, open_regular(path, max_bytes, &facts));
+  std::string text;
+  std::array<char, 16384> chunk;
+  for (;;) {
+    const ssize_t got = ::read(file.get(), chunk.data(), chunk.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return error(Code::invalid_argument, "{}: cannot read: {}", shown(path), std::strerror(errno));
+    if (got == 0) return text;
+    text.append(chunk.data(), static_cast<size_t>(got));
+    if (text.size() > max_bytes)  // grew since fstat
+      return error(Code::resource_exhausted, "{}: expected at most {} bytes", shown(path), max_bytes);
+  }
+}
+
+Result<FileIdentity> identify_file(const fs::path& path) {
+  struct stat facts {};
+  TURBO_ASSIGN(const FileDescriptor file, open_regular(path, max_library_bytes, &facts));
+  const Digest digest = new_digest();
+  if (!digest) return error(Code::internal, "{}: SHA-256 is not available", shown(path));
+  std::vector<char> chunk(1 << 18);
+  uint64_t total = 0;
+  for (;;) {
+    const ssize_t got = ::read(file.get(), chunk.data(), chunk.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return error(Code::invalid_argument, "{}: cannot read: {}", shown(path), std::strerror(errno));
+    if (got == 0) break;
+    EVP_DigestUpdate(digest.get(), chunk.data(), static_cast<size_t>(got));
+    total += static_cast<uint64_t>(got);
+    if (total > max_library_bytes) return error(Code::resource_exhausted, "{}: file grows while read", shown(path));
+  }
+  return FileIdentity{path.string(), total, facts.st_mtim.tv_sec * 1000000000ll + facts.st_mtim.tv_nsec,
+                      finish(digest.get())};
+}
+
+std::string sha256_hex(std::string_view text) {
+  const Digest digest = new_digest();
+  if (!digest) return {};
+  EVP_DigestUpdate(digest.get(), text.data(), text.size());
+  return finish(digest.get());
+}
+
+Status check_not_world_writable(const fs::path& path) {
+  struct stat facts {};
+  if (::stat(path.c_str(), &facts) != 0)
+    return error(Code::not_found, "{}: cannot stat: {}", shown(path), std::strerror(errno));
+  if ((facts.st_mode & S_IWOTH) == 0) return Status::ok();
+  return Status(Code::invalid_argument, fmt::format("{}: everybody may write to it, so anybody could change it", shown(path)),
+                fmt::format("run `chmod o-w {}`, or set plugins.allow_unsafe: true", shown(path)));
+}
+
+bool replace_file(const fs::path& path, std::string_view text) noexcept {
+  try {
+    std::error_code failed;
+    fs::create_directories(path.parent_path(), failed);
+    std::string temporary = path.string() + ".XXXXXX";
+    const FileDescriptor file(::mkostemp(temporary.data(), O_CLOEXEC));
+    if (file.get() < 0) return false;
+    while (!text.empty()) {
+      const ssize_t written = ::write(file.get(), text.data(), text.size());
+      if (written < 0 && errno == EINTR) continue;
+      if (written <= 0) break;
+      text.remove_prefix(static_cast<size_t>(written));
+    }
+    if (text.empty() && ::rename(temporary.c_str(), path.c_str()) == 0) return true;
+    ::unlink(temporary.c_str());
+    return false;
+  } catch (...) {
+    return false;
+  }
+}
+
+Result<fs::path> resolve_inside(const fs::path& folder, const std::string& path) {
+  std::error_code failed;
+  const fs::path base = fs::canonical(folder, failed);
+  if (failed) return error(Code::not_found, "{}: {}", shown(folder), failed.message());
+  const fs::path full = fs::canonical(base / path, failed);
+  if (failed) return error(Code::not_found, "{}: {}", shown(base / path), failed.message());
+  const fs::path inside = full.lexically_relative(base);
+  if (inside.empty() || *inside.begin() == ".." || inside.is_absolute())
+    return Status(Code::invalid_argument, fmt::format("{}: leads to {}, outside its folder", shown(base / path), shown(full)),
+                  "keep the library beside its manifest");
+  return full;
+}
+
+}  // namespace turbo::loader

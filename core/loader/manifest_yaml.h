@@ -1,0 +1,26 @@
+// A bounded YAML tree for manifests, built from parser events so that no limit is passed before it is checked.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+
+namespace turbo::loader {
+
+struct YamlValue {
+  enum class Kind { null, scalar, list, map };
+  Kind kind = Kind::null;
+  int line = 0;  // from 1
+  bool quoted = false;
+  std::string text;
+  std::vector<YamlValue> items;                             // list
+  std::vector<std::pair<std::string, YamlValue>> entries;  // map, in file order, keys distinct
+};
+
+/// One document whose root is a map.
+Result<YamlValue> parse_bounded_yaml(std::string_view text, const std::string& source);
+
+}  // namespace turbo::loader

@@ -1,0 +1,127 @@
+#include "loader/resolution.h"
+
+#include <spdlog/spdlog.h>
+
+#include <nlohmann/json.hpp>
+
+#include "loader/text.h"
+
+namespace turbo::loader {
+
+std::string instance_label(const ComponentRef& ref) { return ref.plugin->manifest.id + "/" + ref.component->name; }
+
+Report::Chosen chosen_of(const Candidate& candidate) {
+  const ComponentRef& ref = candidate.ref;
+  return {ref.plugin->manifest.id, ref.plugin->manifest.version, ref.component->name, tier_name(ref.component->tier), candidate.probe.score};
+}
+
+Result<std::unique_ptr<Instance>> create_instance(const Candidate& candidate, const Resolution::State& state, const Registry* registry,
+                                                  const turbo_host_program* const* program) {
+  ComponentHost::Settings settings;
+  settings.label = instance_label(candidate.ref);
+  settings.services = state.services;
+  settings.options = candidate.options;
+  settings.compute_threads = state.compute_threads;
+  settings.files = candidate.files;
+  settings.registry = registry;
+  settings.program = program;
+  return Instance::create(*candidate.component, std::move(settings), describe(candidate.ref));
+}
+
+Resolution::State::~State() {
+  stop_all();
+  destroy_all();
+}
+
+void Resolution::State::stop_all() {
+  for (Instance* instance : {drafter.get(), sampler.get(), pack.get(), codecs[1].get(), codecs[0].get()})
+    if (instance) instance->stop();
+  for (auto& [component, instance] : formats) instance->stop();
+}
+
+void Resolution::State::destroy_all() {
+  drafter.reset();
+  sampler.reset();
+  pack.reset();
+  codecs[1].reset();
+  codecs[0].reset();
+  formats.clear();
+  registry = {};
+}
+
+Report::Slot& Resolution::State::slot(const std::string& name) {
+  for (Report::Slot& slot : report.slots)
+    if (slot.slot == name) return slot;
+  return report.slots.emplace_back(Report::Slot{name, std::nullopt, {}});
+}
+
+Resolution::Resolution(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Resolution::Resolution(Resolution&&) noexcept = default;
+Resolution& Resolution::operator=(Resolution&&) noexcept = default;
+Resolution::~Resolution() = default;
+
+namespace {
+
+template <typename Table>
+Component<Table> component_of(const Instance* instance) {
+  if (!instance) return {};
+  return {static_cast<const Table*>(instance->table()), instance->self()};
+}
+
+}  // namespace
+
+uint32_t Resolution::tier() const { return state_->tier; }
+const turbo_device_info& Resolution::device() const { return state_->device; }
+Component<turbo_arch_pack> Resolution::arch_pack() const { return component_of<turbo_arch_pack>(state_->pack.get()); }
+Component<turbo_sampler> Resolution::sampler() const { return component_of<turbo_sampler>(state_->sampler.get()); }
+Component<turbo_drafter> Resolution::drafter() const { return component_of<turbo_drafter>(state_->drafter.get()); }
+
+Component<turbo_weight_format> Resolution::weight_format(uint32_t type) const {
+  const auto found = state_->registry.weight_formats.find(type);
+  if (found == state_->registry.weight_formats.end()) return {};
+  return {static_cast<const turbo_weight_format*>(found->second.table), found->second.instance};
+}
+
+Component<turbo_kv_codec> Resolution::kv_codec(uint32_t side) const {
+  return side > TURBO_KV_SIDE_V ? Component<turbo_kv_codec>{} : component_of<turbo_kv_codec>(state_->codecs[side].get());
+}
+
+Status Resolution::start() {
+  for (auto& [component, instance] : state_->formats) TURBO_RETURN_IF_ERROR(instance->start());
+  for (Instance* instance : {state_->codecs[0].get(), state_->codecs[1].get(), state_->pack.get(), state_->sampler.get()})
+    if (instance) TURBO_RETURN_IF_ERROR(instance->start());
+  return Status::ok();
+}
+
+Status Resolution::open_drafter(const turbo_host_program* program) {
+  if (state_->drafter || state_->drafter_candidates.empty()) return Status::ok();
+  state_->program = program;
+  Report::Slot& slot = state_->slot("drafter");
+  Status last;
+  for (const Candidate& candidate : state_->drafter_candidates) {
+    Result<std::unique_ptr<Instance>> instance = create_instance(candidate, *state_, nullptr, &state_->program);
+    Status status = instance.status();
+    if (status.is_ok()) status = (*instance)->start();
+    if (status.is_ok()) {
+      state_->drafter = *std::move(instance);
+      slot.chosen = chosen_of(candidate);
+      std::erase_if(slot.rejected, [&](const Report::Rejected& rejected) {
+        return rejected.plugin == slot.chosen->plugin && rejected.tier == slot.chosen->tier;
+      });
+      return Status::ok();
+    }
+    slot.rejected.push_back({candidate.ref.plugin->manifest.id, tier_name(candidate.ref.component->tier), status.message()});
+    last = status;
+  }
+  slot.chosen.reset();
+  state_->report.warnings.push_back(fmt::format("no drafter: {}", last.message()));
+  return last;
+}
+
+void Resolution::stop() { state_->stop_all(); }
+const Report& Resolution::report() const { return state_->report; }
+nlohmann::json Resolution::explain_json() const { return state_->report.json(); }
+std::string Resolution::explain_text() const { return state_->report.text(); }
+std::map<std::string, uint64_t> Resolution::memory_by_tag() const { return state_->services.memory->bytes_by_tag(); }
+
+}  // namespace turbo::loader

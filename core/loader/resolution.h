@@ -1,0 +1,55 @@
+// What a Resolution holds. Private to the loader.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "loader/instance.h"
+#include "loader/resolve.h"
+
+namespace turbo::loader {
+
+/// A component that was opened and probed for a slot.
+struct Candidate {
+  ComponentRef ref;
+  const turbo_component* component = nullptr;
+  ProbeOutcome probe;
+  OptionValues options;
+  Status option_status;  // a user's mistake, raised only when this candidate is taken
+  std::vector<std::filesystem::path> files;
+};
+
+struct Resolution::State {
+  State() = default;
+  ~State();
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+
+  /// Everything down, the drafter first and the formats last.
+  void stop_all();
+  void destroy_all();
+  Report::Slot& slot(const std::string& name);
+
+  Services services;
+  uint32_t compute_threads = 1;
+  uint32_t tier = 0;
+  turbo_device_info device{};
+  Registry registry;
+  const turbo_host_program* program = nullptr;
+
+  std::map<const ManifestComponent*, std::unique_ptr<Instance>> formats;  // one instance serves all its types
+  std::unique_ptr<Instance> codecs[2];
+  std::unique_ptr<Instance> sampler, pack, drafter;
+  std::vector<Candidate> drafter_candidates;  // best first, not created yet
+  Report report;
+};
+
+/// "org.example.mine/name".
+std::string instance_label(const ComponentRef& ref);
+Report::Chosen chosen_of(const Candidate& candidate);
+/// Create with the host services that every kind gets.
+Result<std::unique_ptr<Instance>> create_instance(const Candidate& candidate, const Resolution::State& state, const Registry* registry,
+                                                  const turbo_host_program* const* program);
+
+}  // namespace turbo::loader

@@ -1,0 +1,352 @@
+#include "loader/resolver.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+#include "loader/library.h"
+#include "loader/text.h"
+
+namespace turbo::loader {
+namespace {
+
+struct OpName {
+  uint32_t kind;
+  const char* name;
+};
+constexpr OpName op_names[] = {{TURBO_OP_EMBED, "embed"},       {TURBO_OP_RMS_NORM, "rms_norm"},
+                               {TURBO_OP_MATMUL, "matmul"},     {TURBO_OP_ADD, "add"},
+                               {TURBO_OP_ROPE, "rope"},         {TURBO_OP_KV_APPEND, "kv_append"},
+                               {TURBO_OP_ATTEND, "attend"},     {TURBO_OP_GATED_ACT, "gated_act"},
+                               {TURBO_OP_GATHER_ROWS, "gather_rows"}, {TURBO_OP_TAP, "tap"},
+                               {TURBO_OP_TOP_K, "top_k"},       {TURBO_OP_CONCAT, "concat"}};
+
+Need named(std::string slot, const char* kind, const std::string& name) {
+  return {std::move(slot), kind, name, std::nullopt, fmt::format("{} '{}'", kind, clean_text(name, 64))};
+}
+
+// A weight format must serve in the library what its manifest promises.
+Status check_types(const Instance& instance, uint32_t type) {
+  const auto* table = static_cast<const turbo_weight_format*>(instance.table());
+  const turbo_type_info* types = nullptr;
+  uint32_t n = 0;
+  TURBO_RETURN_IF_ERROR(call_plugin(instance.what() + ": types", [&](turbo_error*) { return table->types(instance.self(), &types, &n); }));
+  if (n > 1024 || (n > 0 && !types)) return error(Code::internal, "{}: types: answered {} types", instance.what(), n);
+  for (uint32_t i = 0; i < n; ++i)
+    if (types[i].type == type && types[i].block_weights > 0 && types[i].block_bytes > 0) return Status::ok();
+  return error(Code::corrupt_input, "{}: the manifest lists GGUF type {} but the library does not serve it", instance.what(), type);
+}
+
+}  // namespace
+
+CatalogSettings catalog_settings(const Request& request) {
+  CatalogSettings settings = CatalogSettings::of_this_process();
+  settings.plugin_paths = request.plugin_paths;
+  settings.allow_unsafe = request.allow_unsafe;
+  return settings;
+}
+
+Result<Resolution> resolve(const Request& request, Catalog& catalog, const Services& services, ResolveMode mode, Report* report) {
+  Resolver resolver(request, catalog, services, mode);
+  Result<Resolution> resolution = resolver.run();
+  if (report) *report = resolution ? resolution->report() : resolver.report();
+  return resolution;
+}
+
+Resolver::Resolver(const Request& request, Catalog& catalog, const Services& services, ResolveMode mode)
+    : request_(request), catalog_(catalog), mode_(mode), state_(std::make_unique<Resolution::State>()) {
+  state_->services = services;
+  if (!state_->services.memory) state_->services.memory = std::make_shared<MemoryTags>();
+  state_->compute_threads = request.compute_threads;
+  needs_.push_back({TURBO_KIND_ARCH_PACK, TURBO_KIND_ARCH_PACK, "", std::nullopt, "an arch_pack"});
+  for (const WeightType& type : request.weight_types) {
+    const std::string name = clean_text(type.name, 32), slot = "weight_format:" + name;
+    const bool known = std::any_of(needs_.begin(), needs_.end(), [&](const Need& need) { return need.type == type.number; });
+    if (!known) needs_.push_back({slot, TURBO_KIND_WEIGHT_FORMAT, "", type.number, fmt::format("a weight_format for {} (GGUF type {})", name, type.number)});
+  }
+  needs_.push_back(named("kv_codec:k", TURBO_KIND_KV_CODEC, request.kv_k));
+  needs_.push_back(named("kv_codec:v", TURBO_KIND_KV_CODEC, request.kv_v));
+  needs_.push_back(named("sampler", TURBO_KIND_SAMPLER, request.sampler));
+}
+
+void Resolver::reject(const std::string& slot, const std::string& plugin, uint32_t tier, std::string reason) {
+  std::vector<Report::Rejected>& rejected = state_->slot(slot).rejected;
+  const std::string name = tier_name(tier);
+  const bool known = std::any_of(rejected.begin(), rejected.end(), [&](const Report::Rejected& r) { return r.plugin == plugin && r.tier == name && r.reason == reason; });
+  if (!known) rejected.push_back({plugin, name, std::move(reason)});
+}
+
+void Resolver::reject_failed(const Need& need, const Candidate& candidate, const Status& status) {
+  const auto& log = state_->services.log;
+  (log ? *log : *spdlog::default_logger_raw()).warn("{}", status.message());
+  reject(need.slot, candidate.ref.plugin->manifest.id, candidate.ref.component->tier, status.message());
+}
+
+void Resolver::lose(const Need& need, uint32_t tier, const std::string& why) {
+  losses_.push_back(fmt::format("{}: {}: {}", tier_name(tier), need.slot, why));
+}
+
+Result<Resolution> Resolver::run() {
+  for (const std::string& warning : catalog_.warnings()) report().warnings.push_back(warning);
+  const size_t known_warnings = catalog_.warnings().size();
+  TURBO_RETURN_IF_ERROR(check_request());
+  for (const Need& need : needs_) state_->slot(need.slot);
+  state_->slot("drafter");
+  for (uint32_t tier : tiers_) {
+    TURBO_ASSIGN(const bool serves, try_tier(tier));
+    if (serves) {
+      state_->tier = tier;
+      report().tier = tier_name(tier);
+      break;
+    }
+    all_losses_.insert(all_losses_.end(), losses_.begin(), losses_.end());
+  }
+  if (state_->tier == 0) return no_tier();
+  if (state_->tier != tiers_.front())
+    report().warnings.push_back(fmt::format("tier {} is used instead of {}: {}", tier_name(state_->tier), tier_name(tiers_.front()), all_losses_.front()));
+  list_outranked();
+  TURBO_RETURN_IF_ERROR(resolve_drafter());
+  std::vector<std::string>& warnings = report().warnings;
+  warnings.insert(warnings.end(), experimental_.begin(), experimental_.end());
+  for (size_t i = known_warnings; i < catalog_.warnings().size(); ++i) report().warnings.push_back(catalog_.warnings()[i]);
+  if (mode_ == ResolveMode::plan) {
+    state_->stop_all();
+    state_->destroy_all();
+    state_->drafter_candidates.clear();
+  }
+  return Resolution(std::move(state_));
+}
+
+Status Resolver::no_tier() const {
+  const std::string reasons = fmt::format("{}", fmt::join(all_losses_, "; "));
+  if (request_.require)
+    return Status(Code::unsupported, fmt::format("required tier {} cannot be used: {}", *request_.require, reasons),
+                  "remove `require` to fall back to another tier, or mend the cause; `turbo plan` lists every candidate");
+  return Status(Code::unsupported, fmt::format("no tier can serve this model: {}", reasons), "`turbo plan` and `turbo doctor` list every candidate; " + catalog_.install_hint());
+}
+
+Result<bool> Resolver::try_tier(uint32_t tier) {
+  losses_.clear();
+  experimental_.clear();
+  std::vector<std::vector<ComponentRef>> refs;
+  for (const Need& need : needs_) {
+    TURBO_ASSIGN(std::vector<ComponentRef> found, installed(need, tier));
+    if (found.empty()) {
+      const bool refused = std::any_of(state_->slot(need.slot).rejected.begin(), state_->slot(need.slot).rejected.end(),
+                                       [&](const Report::Rejected& r) { return r.tier == tier_name(tier); });
+      const std::string why = refused ? fmt::format("every plugin that provides {} for tier {} was refused", need.what, tier_name(tier))
+                                      : fmt::format("no plugin provides {} for tier {}", need.what, tier_name(tier));
+      reject(need.slot, "", tier, why + "; " + catalog_.install_hint());
+      lose(need, tier, why);
+    }
+    refs.push_back(std::move(found));
+  }
+  Candidates candidates(needs_.size());
+  // With a slot that nothing can fill, no library of the tier is worth loading.
+  if (!losses_.empty()) {
+    for (size_t i = 0; i < needs_.size(); ++i)
+      for (const ComponentRef& ref : refs[i]) reject(needs_[i].slot, ref.plugin->manifest.id, tier, fmt::format("not tried: {}", losses_.front()));
+    return false;
+  }
+  for (size_t i = 0; i < needs_.size(); ++i) {
+    candidates[i] = usable(needs_[i], refs[i]);
+    if (candidates[i].empty()) lose(needs_[i], tier, state_->slot(needs_[i].slot).rejected.back().reason);
+  }
+  bool serves = false;
+  if (losses_.empty()) {
+    TURBO_ASSIGN(serves, build(candidates, tier));
+  }
+  if (!serves) give_up(candidates, tier);
+  return serves;
+}
+
+void Resolver::give_up(const Candidates& candidates, uint32_t tier) {
+  state_->stop_all();
+  state_->destroy_all();
+  for (size_t i = 0; i < needs_.size(); ++i) {
+    state_->slot(needs_[i].slot).chosen.reset();
+    for (const Candidate& candidate : candidates[i]) {
+      const std::string& id = candidate.ref.plugin->manifest.id;
+      const auto& rejected = state_->slot(needs_[i].slot).rejected;
+      const bool explained = std::any_of(rejected.begin(), rejected.end(), [&](const Report::Rejected& r) { return r.plugin == id && r.tier == tier_name(tier); });
+      if (!explained) reject(needs_[i].slot, id, tier, fmt::format("usable, but its tier lost: {}", losses_.front()));
+    }
+  }
+}
+
+// Formats and codecs come before the pack, which may ask the registry for them as soon as it is created.
+Result<bool> Resolver::build(const Candidates& candidates, uint32_t tier) {
+  std::vector<const turbo_component*> formats, codecs;
+  for (size_t i = 1; i < needs_.size(); ++i) {
+    const Need& need = needs_[i];
+    std::unique_ptr<Instance>* slot = need.slot == "kv_codec:k" ? &state_->codecs[0] : need.slot == "kv_codec:v" ? &state_->codecs[1] : &state_->sampler;
+    Result<bool> built = need.type ? build_format(need, candidates[i]) : build_first(need, candidates[i], *slot);
+    if (!built) return built.status();
+    if (!*built) {
+      lose(need, tier, state_->slot(need.slot).rejected.back().reason);
+      return false;
+    }
+    if (need.kind == TURBO_KIND_KV_CODEC) state_->registry.kv_codecs[need.slot == "kv_codec:v"] = {(*slot)->table(), (*slot)->self()};
+    for (const Candidate& candidate : candidates[i]) {
+      const Report::Chosen& chosen = *state_->slot(need.slot).chosen;
+      if (candidate.ref.plugin->manifest.id != chosen.plugin || candidate.ref.component->name != chosen.component) continue;
+      if (need.type) formats.push_back(candidate.component);
+      if (need.kind == TURBO_KIND_KV_CODEC) codecs.push_back(candidate.component);
+    }
+  }
+  TURBO_RETURN_IF_ERROR(check_shared_options(TURBO_KIND_WEIGHT_FORMAT, formats));
+  TURBO_RETURN_IF_ERROR(check_shared_options(TURBO_KIND_KV_CODEC, codecs));
+  TURBO_ASSIGN(const bool packed, build_pack(needs_[0], candidates[0]));
+  if (!packed) lose(needs_[0], tier, state_->slot(needs_[0].slot).rejected.back().reason);
+  return packed;
+}
+
+// Records the choice, and why the ones behind it lost.
+void Resolver::choose(const Need& need, const std::vector<Candidate>& candidates, size_t index) {
+  const Candidate& candidate = candidates[index];
+  Report::Slot& slot = state_->slot(need.slot);
+  slot.chosen = chosen_of(candidate);
+  for (size_t i = index + 1; i < candidates.size(); ++i)
+    reject(need.slot, candidates[i].ref.plugin->manifest.id, candidates[i].ref.component->tier,
+           candidates[i].probe.score < candidate.probe.score
+               ? fmt::format("score {} is below {} of '{}'", candidates[i].probe.score, candidate.probe.score, slot.chosen->plugin)
+               : fmt::format("same score {} as '{}', which comes first by id", candidate.probe.score, slot.chosen->plugin));
+  if (candidate.component->flags & TURBO_COMPONENT_EXPERIMENTAL)
+    experimental_.push_back(fmt::format("{} is experimental", describe(candidate.ref)));
+}
+
+Result<bool> Resolver::build_first(const Need& need, const std::vector<Candidate>& candidates, std::unique_ptr<Instance>& slot) {
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    TURBO_RETURN_IF_ERROR(candidates[i].option_status);
+    Result<std::unique_ptr<Instance>> instance = create_instance(candidates[i], *state_, nullptr, nullptr);
+    if (instance) {
+      slot = *std::move(instance);
+      choose(need, candidates, i);
+      return true;
+    }
+    reject_failed(need, candidates[i], instance.status());
+  }
+  return false;
+}
+
+Result<bool> Resolver::build_format(const Need& need, const std::vector<Candidate>& candidates) {
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    TURBO_RETURN_IF_ERROR(candidates[i].option_status);
+    std::unique_ptr<Instance>& held = state_->formats[candidates[i].ref.component];
+    Status status;
+    if (!held) {
+      Result<std::unique_ptr<Instance>> instance = create_instance(candidates[i], *state_, nullptr, nullptr);
+      status = instance.status();
+      if (instance) held = *std::move(instance);
+    }
+    if (status.is_ok()) status = check_types(*held, *need.type);
+    if (status.is_ok()) {
+      state_->registry.weight_formats[*need.type] = {held->table(), held->self()};
+      choose(need, candidates, i);
+      return true;
+    }
+    if (!held) state_->formats.erase(candidates[i].ref.component);
+    reject_failed(need, candidates[i], status);
+  }
+  return false;
+}
+
+Status Resolver::accept_pack(const Candidate& candidate, std::unique_ptr<Instance> instance) {
+  const auto* table = static_cast<const turbo_arch_pack*>(instance->table());
+  turbo_device_info device{};
+  device.struct_size = sizeof device;
+  TURBO_RETURN_IF_ERROR(call_plugin(instance->what() + ": device", [&](turbo_error* error) { return table->device(instance->self(), &device, error); }));
+  TURBO_RETURN_IF_ERROR(call_plugin(instance->what() + ": self_test", [&](turbo_error* error) { return table->self_test(instance->self(), error); }));
+  state_->device = device;
+  report().device = Report::Device{clean_c_text(device.name, sizeof device.name), clean_c_text(device.isa, sizeof device.isa), device.memory_bytes, device.threads};
+  state_->pack = std::move(instance);
+  list_ops(candidate);
+  return Status::ok();
+}
+
+Result<bool> Resolver::build_pack(const Need& need, const std::vector<Candidate>& candidates) {
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    TURBO_RETURN_IF_ERROR(candidates[i].option_status);
+    Result<std::unique_ptr<Instance>> instance = create_instance(candidates[i], *state_, &state_->registry, nullptr);
+    Status status = instance.status();
+    if (instance) status = accept_pack(candidates[i], *std::move(instance));
+    if (status.is_ok()) {
+      choose(need, candidates, i);
+      return true;
+    }
+    reject_failed(need, candidates[i], status);
+  }
+  return false;
+}
+
+void Resolver::list_ops(const Candidate& pack) {
+  const auto* table = static_cast<const turbo_arch_pack*>(state_->pack->table());
+  for (const OpName& op : op_names) {
+    Report::Slot& slot = state_->slot(std::string("op:") + op.name);
+    uint32_t supported = 0;
+    const Status status = call_plugin(state_->pack->what() + ": supports", [&](turbo_error*) {
+      supported = table->supports(state_->pack->self(), op.kind);
+      return TURBO_OK;
+    });
+    if (status.is_ok() && supported == 1)
+      slot.chosen = chosen_of(pack);
+    else
+      slot.rejected.push_back({pack.ref.plugin->manifest.id, tier_name(pack.component->tier), "the pack has no such op"});
+  }
+}
+
+// Candidates of tiers that were never looked at.
+void Resolver::list_outranked() {
+  const auto place = std::find(tiers_.begin(), tiers_.end(), state_->tier);
+  for (const Need& need : needs_)
+    for (const ComponentRef& ref : catalog_.components(need.kind)) {
+      if (!need.matches(*ref.component)) continue;
+      const uint32_t tier = ref.component->tier;
+      const auto listed = std::find(tiers_.begin(), tiers_.end(), tier);
+      if (listed == tiers_.end())
+        reject(need.slot, ref.plugin->manifest.id, tier,
+               request_.require ? fmt::format("tier {} is required", *request_.require) : fmt::format("tier {} is not in the profile's list", tier_name(tier)));
+      else if (listed > place)
+        reject(need.slot, ref.plugin->manifest.id, tier, fmt::format("tier {} comes before {}", tier_name(state_->tier), tier_name(tier)));
+    }
+}
+
+Status Resolver::resolve_drafter() {
+  if (request_.drafter == "off") return Status::ok();
+  const Need need = named("drafter", TURBO_KIND_DRAFTER, request_.drafter);
+  std::vector<uint32_t> tiers(std::find(tiers_.begin(), tiers_.end(), state_->tier), tiers_.end());
+  if (std::find(tiers.begin(), tiers.end(), TURBO_TIER_CPU) == tiers.end()) tiers.push_back(TURBO_TIER_CPU);
+  std::vector<Candidate>& candidates = state_->drafter_candidates;
+  for (uint32_t tier : tiers) {
+    TURBO_ASSIGN(const std::vector<ComponentRef> refs, installed(need, tier));
+    if (refs.empty()) reject(need.slot, "", tier, fmt::format("no plugin provides {} for tier {}", need.what, tier_name(tier)));
+    for (Candidate& candidate : usable(need, refs)) {
+      const Result<const void*> table = checked_interface(*candidate.component);
+      if (table) candidates.push_back(std::move(candidate));
+      else reject(need.slot, candidate.ref.plugin->manifest.id, tier, table.status().message());
+    }
+  }
+  for (const ComponentRef& ref : catalog_.components(need.kind))
+    if (need.matches(*ref.component) && std::find(tiers.begin(), tiers.end(), ref.component->tier) == tiers.end())
+      reject(need.slot, ref.plugin->manifest.id, ref.component->tier, fmt::format("its tier is above {}", tier_name(state_->tier)));
+  if (candidates.empty()) {
+    const std::string why = state_->slot(need.slot).rejected.back().reason;
+    if (request_.require)
+      return Status(Code::unsupported, fmt::format("{} cannot be used: {}", need.what, why), "remove `require`, or set drafter: off");
+    report().warnings.push_back(fmt::format("no drafter: {}: {}", need.what, why));
+    return Status::ok();
+  }
+  TURBO_RETURN_IF_ERROR(candidates.front().option_status);
+  std::erase_if(candidates, [](const Candidate& candidate) { return !candidate.option_status.is_ok(); });
+  choose(need, {candidates.front()}, 0);
+  for (size_t i = 1; i < candidates.size(); ++i) {
+    const Candidate& other = candidates[i];
+    const bool lower_tier = other.component->tier != candidates.front().component->tier;
+    reject(need.slot, other.ref.plugin->manifest.id, other.component->tier,
+           lower_tier ? fmt::format("tier {} comes before {}", tier_name(candidates.front().component->tier), tier_name(other.component->tier))
+                      : fmt::format("score {} is not above {} of '{}'", other.probe.score, candidates.front().probe.score, candidates.front().ref.plugin->manifest.id));
+  }
+  return Status::ok();
+}
+
+}  // namespace turbo::loader

@@ -1,0 +1,79 @@
+// The work of resolve(), one object for each call. Private to the loader.
+#pragma once
+
+#include <functional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "loader/resolution.h"
+
+namespace turbo::loader {
+
+/// One slot to fill.
+struct Need {
+  std::string slot;              // "kv_codec:k"
+  std::string kind;              // "kv_codec"
+  std::string name;              // component name; empty: any of the kind
+  std::optional<uint32_t> type;  // weight formats: must serve it
+  std::string what;              // "kv_codec 'tq3'", for messages
+
+  bool matches(const ManifestComponent& component) const;
+};
+
+class Resolver {
+ public:
+  Resolver(const Request& request, Catalog& catalog, const Services& services, ResolveMode mode);
+  Result<Resolution> run();
+  Report& report() { return state_->report; }
+
+ private:
+  using Candidates = std::vector<std::vector<Candidate>>;  // by need, best first
+
+  // resolver_checks.cpp: the request against what is installed
+  Status check_request();
+  Status check_tiers();
+  Status check_name(const std::string& kind, const std::string& name) const;
+  Status check_prefer() const;
+  Status check_option_slots() const;
+  Status check_shared_options(const std::string& kind, const std::vector<const turbo_component*>& chosen) const;
+
+  // resolver_candidates.cpp
+  Result<std::vector<ComponentRef>> installed(const Need& need, uint32_t tier);
+  Status apply_prefer(const Need& need, uint32_t tier, std::vector<ComponentRef>& refs);
+  std::vector<Candidate> usable(const Need& need, const std::vector<ComponentRef>& refs);
+  std::optional<Candidate> probe(const Need& need, const ComponentRef& ref);
+  Status bind_options(const Need& need, Candidate& candidate) const;
+
+  // resolver.cpp
+  /// True when the tier serves; false when it lost, with the reasons in losses_.
+  Result<bool> try_tier(uint32_t tier);
+  Result<bool> build(const Candidates& candidates, uint32_t tier);
+  Result<bool> build_format(const Need& need, const std::vector<Candidate>& candidates);
+  Result<bool> build_pack(const Need& need, const std::vector<Candidate>& candidates);
+  Result<bool> build_first(const Need& need, const std::vector<Candidate>& candidates, std::unique_ptr<Instance>& slot);
+  Status accept_pack(const Candidate& candidate, std::unique_ptr<Instance> instance);
+  void give_up(const Candidates& candidates, uint32_t tier);
+  void choose(const Need& need, const std::vector<Candidate>& candidates, size_t index);
+  void list_outranked();
+  void list_ops(const Candidate& pack);
+  Status resolve_drafter();
+  Status no_tier() const;
+
+  /// As reject, and a line in the log: something that should have worked did not.
+  void reject_failed(const Need& need, const Candidate& candidate, const Status& status);
+  void reject(const std::string& slot, const std::string& plugin, uint32_t tier, std::string reason);
+  void lose(const Need& need, uint32_t tier, const std::string& why);
+
+  const Request& request_;
+  Catalog& catalog_;
+  ResolveMode mode_;
+  std::vector<uint32_t> tiers_;
+  std::vector<Need> needs_;  // of the compute tier: pack first, then formats, codecs, sampler
+  std::vector<std::string> losses_;  // of the tier being tried
+  std::vector<std::string> all_losses_;
+  std::vector<std::string> experimental_;  // warnings of what is chosen so far in this tier
+  std::unique_ptr<Resolution::State> state_;
+};
+
+}  // namespace turbo::loader

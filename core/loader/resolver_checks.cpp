@@ -1,0 +1,109 @@
+// The request against what is installed: everything that only the user can correct.
+#include <algorithm>
+#include <set>
+
+#include "base/nearest.h"
+#include "loader/resolver.h"
+#include "loader/text.h"
+
+namespace turbo::loader {
+namespace {
+
+std::string did_you_mean(const std::string& name, const std::vector<std::string>& known, std::string otherwise) {
+  const std::string near = nearest_name(name, known);
+  return near.empty() ? std::move(otherwise) : fmt::format("did you mean '{}'?", near);
+}
+
+}  // namespace
+
+Status Resolver::check_request() {
+  TURBO_RETURN_IF_ERROR(check_tiers());
+  TURBO_RETURN_IF_ERROR(check_name(TURBO_KIND_KV_CODEC, request_.kv_k));
+  TURBO_RETURN_IF_ERROR(check_name(TURBO_KIND_KV_CODEC, request_.kv_v));
+  TURBO_RETURN_IF_ERROR(check_name(TURBO_KIND_SAMPLER, request_.sampler));
+  if (request_.drafter != "off") TURBO_RETURN_IF_ERROR(check_name(TURBO_KIND_DRAFTER, request_.drafter));
+  TURBO_RETURN_IF_ERROR(check_prefer());
+  return check_option_slots();
+}
+
+Status Resolver::check_tiers() {
+  std::vector<std::string> names = request_.tiers;
+  if (request_.require) names = {*request_.require};
+  if (names.empty()) return error(Code::invalid_argument, "tiers: expected at least one of hip, generic, cpu");
+  for (const std::string& name : names) {
+    const auto tier = tier_number(name);
+    if (!tier)
+      return Status(Code::invalid_argument, fmt::format("{}: expected hip, generic or cpu but found '{}'", request_.require ? "require" : "tiers", clean_text(name, 64)),
+                    did_you_mean(name, {"hip", "generic", "cpu"}, ""));
+    if (std::find(tiers_.begin(), tiers_.end(), *tier) == tiers_.end()) tiers_.push_back(*tier);
+  }
+  return Status::ok();
+}
+
+Status Resolver::check_name(const std::string& kind, const std::string& name) const {
+  std::set<std::string> names;
+  for (const ComponentRef& ref : catalog_.components(kind)) names.insert(ref.component->name);
+  if (names.count(name)) return Status::ok();
+  // Only in a plugin that was refused: then the reason is what helps.
+  for (const ComponentRef& ref : catalog_.refused_components(kind))
+    if (ref.component->name == name)
+      return Status(Code::unsupported, fmt::format("{} '{}': its plugin '{}' was refused: {}", kind, name, ref.plugin->manifest.id, ref.plugin->refusal.message()),
+                    ref.plugin->refusal.hint());
+  const std::vector<std::string> known(names.begin(), names.end());
+  return Status(Code::invalid_argument,
+                fmt::format("{} '{}': no plugin provides it; installed: {}", kind, clean_text(name, 64), known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", "))),
+                did_you_mean(name, known, catalog_.install_hint()));
+}
+
+Status Resolver::check_prefer() const {
+  for (const auto& [key, id] : request_.prefer) {
+    const std::string where = fmt::format("plugins.prefer: '{}'", clean_text(key, 128));
+    const size_t colon = key.find(':');
+    const std::string kind = key.substr(0, colon), name = colon == std::string::npos ? std::string() : key.substr(colon + 1);
+    const std::vector<std::string>& kinds = component_kinds();
+    if (name.empty() || std::find(kinds.begin(), kinds.end(), kind) == kinds.end())
+      return Status(Code::invalid_argument, fmt::format("{}: expected kind:name with a kind of {}", where, fmt::join(kinds, ", ")), "write for example kv_codec:f16");
+    std::vector<std::string> providers;
+    for (const ComponentRef& ref : catalog_.components(kind))
+      if (ref.component->name == name && (providers.empty() || providers.back() != ref.plugin->manifest.id)) providers.push_back(ref.plugin->manifest.id);
+    if (std::find(providers.begin(), providers.end(), id) == providers.end())
+      return Status(Code::invalid_argument,
+                    fmt::format("{}: plugin '{}' does not provide it; providers: {}", where, clean_text(id, 128),
+                                providers.empty() ? "none" : fmt::format("{}", fmt::join(providers, ", "))),
+                    did_you_mean(id, providers, "see `turbo plugins list`"));
+  }
+  return Status::ok();
+}
+
+Status Resolver::check_option_slots() const {
+  std::vector<std::string> slots{TURBO_KIND_WEIGHT_FORMAT, TURBO_KIND_KV_CODEC};
+  for (const Need& need : needs_) slots.push_back(need.slot);
+  if (request_.drafter != "off") slots.push_back(TURBO_KIND_DRAFTER);
+  for (const auto& [slot, texts] : request_.options) {
+    if (texts.empty() || std::find(slots.begin(), slots.end(), slot) != slots.end()) continue;
+    if (slot == TURBO_KIND_DRAFTER)
+      return Status(Code::invalid_argument, fmt::format("options for the drafter ('{}'), but the drafter is off", clean_text(texts.begin()->first, 64)), "name a drafter or remove its options");
+    return Status(Code::invalid_argument, fmt::format("options for '{}': there is no such slot; slots: {}", clean_text(slot, 64), fmt::join(slots, ", ")), did_you_mean(slot, slots, ""));
+  }
+  return Status::ok();
+}
+
+Status Resolver::check_shared_options(const std::string& kind, const std::vector<const turbo_component*>& chosen) const {
+  const auto shared = request_.options.find(kind);
+  if (shared == request_.options.end()) return Status::ok();
+  std::set<std::string> known;
+  for (const turbo_component* component : chosen) {
+    const Result<OptionSchema> schema = OptionSchema::parse(component->option_schema, kind);
+    if (!schema) continue;
+    for (const std::string& key : schema->keys()) known.insert(key);
+  }
+  const std::vector<std::string> keys(known.begin(), known.end());
+  for (const auto& [key, text] : shared->second)
+    if (!known.count(key))
+      return Status(Code::invalid_argument,
+                    fmt::format("{}: unknown option '{}'; {}", kind, clean_text(key, 64), keys.empty() ? "what was chosen has no options" : fmt::format("known: {}", fmt::join(keys, ", "))),
+                    did_you_mean(key, keys, "remove the option"));
+  return Status::ok();
+}
+
+}  // namespace turbo::loader
