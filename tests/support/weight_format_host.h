@@ -20,8 +20,8 @@ namespace turbo::testing {
 /// "scalar", "avx2", "avx512": those that this machine can run.
 inline std::vector<std::string> machine_isas() {
   std::vector<std::string> names;
-  for (cpu::Isa isa : {cpu::Isa::scalar, cpu::Isa::avx2, cpu::Isa::avx512})
-    if (isa <= cpu::detect_isa()) names.push_back(cpu::isa_name(isa));
+  for (CpuIsa isa : {CpuIsa::scalar, CpuIsa::avx2, CpuIsa::avx512})
+    if (isa <= widest_cpu_isa()) names.push_back(cpu_isa_name(isa));
   return names;
 }
 

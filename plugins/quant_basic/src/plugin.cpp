@@ -19,10 +19,10 @@ constexpr turbo_type_info kTypes[] = {
 };
 constexpr uint32_t kFloatTile = 4;
 
-const Kernels* kernels_of(cpu::Isa isa) {
+const Kernels* kernels_of(CpuIsa isa) {
 #if defined(__x86_64__)
-  if (isa == cpu::Isa::avx512) return avx512_kernels();
-  if (isa == cpu::Isa::avx2) return avx2_kernels();
+  if (isa == CpuIsa::avx512) return avx512_kernels();
+  if (isa == CpuIsa::avx2) return avx2_kernels();
 #endif
   (void)isa;
   return scalar_kernels();
@@ -62,20 +62,20 @@ Sizes checked_sizes(uint32_t type, uint64_t rows, uint64_t cols) {
 class BasicFormat {
  public:
   explicit BasicFormat(const Host& host) {
-    const cpu::IsaChoice choice = cpu::choose_isa();
+    const CpuIsaChoice choice = choose_cpu_isa();
     if (!choice.problem.empty()) throw Failure(TURBO_UNSUPPORTED, "basic: " + choice.problem, "unset TURBO_CPU_ISA");
     const std::string activations = host.option("activations", std::string("int8"));
     if (activations != "int8" && activations != "f32")
       throw Failure(TURBO_INVALID_ARGUMENT, "basic: activations is \"" + activations + "\"", "use int8 or f32");
     kernels_ = kernels_of(choice.isa);
     int8_ = activations == "int8";
-    host.log(TURBO_LOG_DEBUG, std::string("basic kernels: ") + cpu::isa_name(choice.isa) + ", activations " + activations);
+    host.log(TURBO_LOG_DEBUG, std::string("basic kernels: ") + cpu_isa_name(choice.isa) + ", activations " + activations);
   }
 
   static void probe(const Host&, const turbo_probe_facts&, Probe& answer) {
-    const cpu::IsaChoice choice = cpu::choose_isa();
+    const CpuIsaChoice choice = choose_cpu_isa();
     answer.score = choice.problem.empty() ? 100 : 0;
-    answer.reason = choice.problem.empty() ? cpu::isa_name(choice.isa) : choice.problem;
+    answer.reason = choice.problem.empty() ? cpu_isa_name(choice.isa) : choice.problem;
   }
 
   static const void* interface(std::string_view id);

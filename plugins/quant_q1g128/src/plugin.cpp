@@ -14,10 +14,10 @@ constexpr const char* kOptions =
 
 constexpr turbo_type_info kTypes[] = {{sizeof(turbo_type_info), TURBO_TYPE_Q1_0, "q1_0", kBlock, kBlockBytes}};
 
-const Kernels* kernels_of(cpu::Isa isa) {
+const Kernels* kernels_of(CpuIsa isa) {
 #if defined(__x86_64__)
-  if (isa == cpu::Isa::avx512) return avx512_kernels();
-  if (isa == cpu::Isa::avx2) return avx2_kernels();
+  if (isa == CpuIsa::avx512) return avx512_kernels();
+  if (isa == CpuIsa::avx2) return avx2_kernels();
 #endif
   (void)isa;
   return scalar_kernels();
@@ -48,20 +48,20 @@ Sizes checked_sizes(uint32_t type, uint64_t rows, uint64_t cols) {
 class Q1Format {
  public:
   explicit Q1Format(const Host& host) {
-    const cpu::IsaChoice choice = cpu::choose_isa();
+    const CpuIsaChoice choice = choose_cpu_isa();
     if (!choice.problem.empty()) throw Failure(TURBO_UNSUPPORTED, "q1_0: " + choice.problem, "unset TURBO_CPU_ISA");
     const std::string activations = host.option("activations", std::string("int8"));
     if (activations != "int8" && activations != "f32")
       throw Failure(TURBO_INVALID_ARGUMENT, "q1_0: activations is \"" + activations + "\"", "use int8 or f32");
     kernels_ = kernels_of(choice.isa);
     int8_ = activations == "int8";
-    host.log(TURBO_LOG_DEBUG, std::string("q1_0 kernels: ") + cpu::isa_name(choice.isa) + ", activations " + activations);
+    host.log(TURBO_LOG_DEBUG, std::string("q1_0 kernels: ") + cpu_isa_name(choice.isa) + ", activations " + activations);
   }
 
   static void probe(const Host&, const turbo_probe_facts&, Probe& answer) {
-    const cpu::IsaChoice choice = cpu::choose_isa();
+    const CpuIsaChoice choice = choose_cpu_isa();
     answer.score = choice.problem.empty() ? 100 : 0;
-    answer.reason = choice.problem.empty() ? cpu::isa_name(choice.isa) : choice.problem;
+    answer.reason = choice.problem.empty() ? cpu_isa_name(choice.isa) : choice.problem;
   }
 
   static const void* interface(std::string_view id);

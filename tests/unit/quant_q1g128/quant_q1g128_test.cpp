@@ -279,12 +279,12 @@ TEST(Q1Plugin, ProbeExplainsTheInstructionSet) {
   turbo_error error{sizeof(turbo_error)};
   ASSERT_EQ(component.probe(nullptr, &facts, &result, &error), TURBO_OK);
   EXPECT_GT(result.score, 0);
-  EXPECT_STREQ(result.reason, cpu::isa_name(cpu::detect_isa()));
+  EXPECT_STREQ(result.reason, cpu_isa_name(widest_cpu_isa()));
   setenv("TURBO_CPU_ISA", "sse9", 1);
   ASSERT_EQ(component.probe(nullptr, &facts, &result, &error), TURBO_OK);
   EXPECT_EQ(result.score, 0);
   EXPECT_NE(std::string(result.reason).find("sse9"), std::string::npos);
-  if (cpu::detect_isa() != cpu::Isa::avx512) {
+  if (widest_cpu_isa() != CpuIsa::avx512) {
     setenv("TURBO_CPU_ISA", "avx512", 1);
     ASSERT_EQ(component.probe(nullptr, &facts, &result, &error), TURBO_OK);
     EXPECT_EQ(result.score, 0);

@@ -1,55 +1,81 @@
-// Which instruction set the CPU tier runs: found at run time, lowered by TURBO_CPU_ISA=scalar|avx2|avx512.
-// Header-only; include it only from files compiled without ISA flags. Call from load-time code: it reads the environment.
+// Which CPU instruction set a plugin's kernels use: found at run time, or asked for by TURBO_CPU_ISA.
+//
+// Include it only from files compiled without ISA flags. All ISAs give the same bits (turbo/kernel/lanes.h), so
+// the choice is one of speed. Pure, [any] thread.
 #pragma once
 
-#include <cstdint>
 #include <cstdlib>
 #include <string>
-#include <string_view>
 
-namespace turbo::cpu {
-
-/// In rising order. avx2 stands for AVX2 + FMA + F16C; avx512 for F + BW + VL + DQ + VNNI on top of it.
-enum class Isa : uint32_t { scalar, avx2, avx512 };
-
-inline const char* isa_name(Isa isa) {
-  return isa == Isa::avx512 ? "avx512" : isa == Isa::avx2 ? "avx2" : "scalar";
-}
-
-/// Best set that this machine and its operating system offer.
-inline Isa detect_isa() {
-#if defined(__x86_64__) && defined(__GNUC__)
-  __builtin_cpu_init();
-  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !__builtin_cpu_supports("f16c")) return Isa::scalar;
-  const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-                      __builtin_cpu_supports("avx512vnni");
-  return avx512 ? Isa::avx512 : Isa::avx2;
-#else
-  return Isa::scalar;
+#if defined(__x86_64__) || defined(__i386__)
+#include <cpuid.h>
 #endif
-}
 
-/// The set to run, or why none can be: `problem` is empty on success.
-struct IsaChoice {
-  Isa isa = Isa::scalar;
-  std::string problem;
+namespace turbo {
+
+enum class CpuIsa { scalar = 0, avx2 = 1, avx512 = 2 };
+
+struct CpuFeatures {
+  bool avx2 = false;    // AVX2, FMA and F16C, state saved by the system
+  bool avx512 = false;  // F, BW, VL, DQ and VNNI on top
+  bool vpopcntdq = false, vbmi = false, bf16 = false;
 };
 
-inline IsaChoice choose_isa() {
-  IsaChoice choice{detect_isa(), {}};
-  const char* wanted_text = std::getenv("TURBO_CPU_ISA");
-  if (!wanted_text || !*wanted_text) return choice;
-  const std::string_view wanted = wanted_text;
-  for (Isa isa : {Isa::scalar, Isa::avx2, Isa::avx512}) {
-    if (wanted != isa_name(isa)) continue;
-    if (isa > choice.isa)
-      choice.problem = "TURBO_CPU_ISA=" + std::string(wanted) + ": this machine offers at most " + isa_name(choice.isa);
-    choice.isa = isa > choice.isa ? choice.isa : isa;
-    return choice;
+inline CpuFeatures cpu_features() {
+  CpuFeatures found;
+#if defined(__x86_64__) || defined(__i386__)
+  unsigned a, b, c, d;
+  if (!__get_cpuid(1, &a, &b, &c, &d)) return found;
+  const bool fma = c >> 12 & 1, osxsave = c >> 27 & 1, avx = c >> 28 & 1, f16c = c >> 29 & 1;
+  if (!osxsave || !avx) return found;
+  unsigned state_low, state_high;
+  __asm__ volatile("xgetbv" : "=a"(state_low), "=d"(state_high) : "c"(0));
+  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return found;
+  found.avx2 = (b >> 5 & 1) && fma && f16c && (state_low & 0x6) == 0x6;
+  const bool f = b >> 16 & 1, dq = b >> 17 & 1, bw = b >> 30 & 1, vl = b >> 31 & 1;
+  const bool vnni = c >> 11 & 1;
+  found.avx512 = found.avx2 && f && dq && bw && vl && vnni && (state_low & 0xe6) == 0xe6;
+  found.vbmi = found.avx512 && (c >> 1 & 1);
+  found.vpopcntdq = found.avx512 && (c >> 14 & 1);
+  if (__get_cpuid_count(7, 1, &a, &b, &c, &d)) found.bf16 = found.avx512 && (a >> 5 & 1);
+#endif
+  return found;
+}
+
+struct CpuIsaChoice {
+  CpuIsa isa = CpuIsa::scalar;
+  CpuFeatures features;
+  std::string problem;  // not empty: TURBO_CPU_ISA asks for something this machine or build lacks
+};
+
+inline const char* cpu_isa_name(CpuIsa isa) {
+  return isa == CpuIsa::avx512 ? "avx512" : isa == CpuIsa::avx2 ? "avx2" : "scalar";
+}
+
+/// The widest set this machine and its operating system offer.
+inline CpuIsa widest_cpu_isa() {
+  const CpuFeatures features = cpu_features();
+  return features.avx512 ? CpuIsa::avx512 : features.avx2 ? CpuIsa::avx2 : CpuIsa::scalar;
+}
+
+/// The ISA of this process: TURBO_CPU_ISA = scalar | avx2 | avx512 if set, else the widest the machine has.
+inline CpuIsaChoice choose_cpu_isa() {
+  CpuIsaChoice choice;
+  choice.features = cpu_features();
+  const CpuIsa best = widest_cpu_isa();
+  choice.isa = best;
+  const char* wanted = std::getenv("TURBO_CPU_ISA");
+  if (!wanted || !*wanted) return choice;
+  const std::string name = wanted;
+  if (name == "scalar") choice.isa = CpuIsa::scalar;
+  else if (name == "avx2") choice.isa = CpuIsa::avx2;
+  else if (name == "avx512") choice.isa = CpuIsa::avx512;
+  else choice.problem = "TURBO_CPU_ISA: '" + name + "' is none of scalar, avx2, avx512";
+  if (choice.problem.empty() && choice.isa > best) {
+    choice.problem = std::string("TURBO_CPU_ISA=") + name + ": this machine has only " + cpu_isa_name(best);
+    choice.isa = best;
   }
-  choice.problem = "TURBO_CPU_ISA=" + std::string(wanted.substr(0, 32)) + ": not one of scalar, avx2, avx512";
   return choice;
 }
 
-}  // namespace turbo::cpu
+}  // namespace turbo

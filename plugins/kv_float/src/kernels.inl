@@ -1,0 +1,151 @@
+// Kernels of the float codecs on Vec16, included once per ISA file (which names the table function).
+//
+// scores: tiles of up to 16 dot products (1 query x 16 keys, or 2 queries x 8 keys that share the key's
+// conversion), each in its own 16 virtual lanes, summed by the fixed tree. accumulate: output chunks stay in
+// registers while the rows of the run pass by once per pair of queries.
+#include "kernels.h"
+
+#include <turbo/kernel/vec16.hpp>
+
+namespace turbo::kv_float {
+namespace {
+
+using namespace turbo::kernel;
+
+struct F32 {
+  using Stored = float;
+  static Vec16 load(const float* p) { return kernel::load(p); }
+  static Vec16 load_n(const float* p, uint64_t n) { return kernel::load_n(p, n); }
+  static void store_n(float* p, Vec16 a, uint64_t n) { kernel::store_n(p, a, n); }
+};
+struct F16 {
+  using Stored = uint16_t;
+  static Vec16 load(const uint16_t* p) { return load_f16(p); }
+  static Vec16 load_n(const uint16_t* p, uint64_t n) { return load_f16_n(p, n); }
+  static void store_n(uint16_t* p, Vec16 a, uint64_t n) {
+    store_f16_n(p, max_gt(min_lt(a, set1(65504.0f)), set1(-65504.0f)), n);
+  }
+};
+struct Bf16 {
+  using Stored = uint16_t;
+  static constexpr float largest = 3.38953138925153547590470800371487866880e+38f;
+  static Vec16 load(const uint16_t* p) { return load_bf16(p); }
+  static Vec16 load_n(const uint16_t* p, uint64_t n) { return load_bf16_n(p, n); }
+  static void store_n(uint16_t* p, Vec16 a, uint64_t n) {
+    store_bf16_n(p, max_gt(min_lt(a, set1(largest)), set1(-largest)), n);
+  }
+};
+
+template <class E>
+bool encode(const float* src, uint64_t n, uint8_t* row) {
+  for (uint64_t j = 0; j < n; j += 16)
+    if (any_nan(load_n(src + j, n - j < 16 ? n - j : 16))) return false;
+  typename E::Stored* dst = reinterpret_cast<typename E::Stored*>(row);
+  for (uint64_t j = 0; j < n; j += 16) {
+    const uint64_t m = n - j < 16 ? n - j : 16;
+    E::store_n(dst + j, load_n(src + j, m), m);
+  }
+  return true;
+}
+
+#if TURBO_VEC_WIDTH == 512
+constexpr int kPairKeys = 8, kSingleKeys = 16, kOutChunks = 8;
+#elif TURBO_VEC_WIDTH == 256
+constexpr int kPairKeys = 2, kSingleKeys = 4, kOutChunks = 4;
+#else
+constexpr int kPairKeys = 1, kSingleKeys = 1, kOutChunks = 1;
+#endif
+
+// NQ x NK dot products. A short tile repeats the run's last key and drops the copies.
+template <class E, int NQ, int NK>
+void score_tile(const KeyRun& run, uint64_t first, const float* queries, uint64_t query_stride, float* scores, uint64_t score_stride) {
+  using Stored = typename E::Stored;
+  const Stored* key[NK];
+  for (int k = 0; k < NK; ++k) {
+    const uint64_t row = first + k < run.n_rows ? first + k : run.n_rows - 1;
+    key[k] = reinterpret_cast<const Stored*>(run.rows + row * run.pitch);
+  }
+  Vec16 acc[NQ * NK];
+  for (int i = 0; i < NQ * NK; ++i) acc[i] = zero();
+  const uint64_t whole = run.head_dim / 16 * 16, rest = run.head_dim - whole;
+  for (uint64_t j = 0; j < whole; j += 16) {
+    Vec16 q[NQ];
+    for (int a = 0; a < NQ; ++a) q[a] = load(queries + a * query_stride + j);
+    for (int k = 0; k < NK; ++k) {
+      const Vec16 x = E::load(key[k] + j);
+      for (int a = 0; a < NQ; ++a) acc[a * NK + k] = fma(q[a], x, acc[a * NK + k]);
+    }
+  }
+  if (rest)
+    for (int k = 0; k < NK; ++k) {
+      const Vec16 x = E::load_n(key[k] + whole, rest);
+      for (int a = 0; a < NQ; ++a)
+        acc[a * NK + k] = fma_n(load_n(queries + a * query_stride + whole, rest), x, acc[a * NK + k], rest);
+    }
+  float sums[NQ * NK];
+  if constexpr (NQ * NK == 16) store(sums, sum_lanes_x16(acc));
+  else
+    for (int i = 0; i < NQ * NK; ++i) sums[i] = sum_lanes(acc[i]);
+  const uint64_t left = run.n_rows - first, n = left < NK ? left : NK;
+  for (int a = 0; a < NQ; ++a)
+    for (uint64_t k = 0; k < n; ++k) scores[a * score_stride + first + k] = sums[a * NK + k];
+}
+
+template <class E>
+void scores(const KeyRun& run, const float* queries, uint64_t query_stride, float* out, uint64_t score_stride) {
+  uint64_t q = 0;
+  for (; q + 2 <= run.n_queries; q += 2)
+    for (uint64_t i = 0; i < run.n_rows; i += kPairKeys)
+      score_tile<E, 2, kPairKeys>(run, i, queries + q * query_stride, query_stride, out + q * score_stride, score_stride);
+  if (q < run.n_queries)
+    for (uint64_t i = 0; i < run.n_rows; i += kSingleKeys)
+      score_tile<E, 1, kSingleKeys>(run, i, queries + q * query_stride, query_stride, out + q * score_stride, score_stride);
+}
+
+// NQ queries, NC whole chunks from element `first`; with `rest`, the one chunk has only that many elements.
+template <class E, int NQ, int NC>
+void value_tile(const KeyRun& run, uint64_t first, uint64_t rest, const float* weights, uint64_t weight_stride, float* out,
+                uint64_t out_stride) {
+  Vec16 acc[NQ * NC];
+  for (int a = 0; a < NQ; ++a)
+    for (int c = 0; c < NC; ++c) acc[a * NC + c] = load(out + a * out_stride + first + c * 16);
+  for (uint64_t i = 0; i < run.n_rows; ++i) {
+    const typename E::Stored* value = reinterpret_cast<const typename E::Stored*>(run.rows + i * run.pitch) + first;
+    Vec16 w[NQ];
+    for (int a = 0; a < NQ; ++a) w[a] = set1(weights[a * weight_stride + i]);
+    for (int c = 0; c < NC; ++c) {
+      const Vec16 x = rest ? E::load_n(value, rest) : E::load(value + c * 16);
+      for (int a = 0; a < NQ; ++a) acc[a * NC + c] = fma(w[a], x, acc[a * NC + c]);
+    }
+  }
+  for (int a = 0; a < NQ; ++a)
+    for (int c = 0; c < NC; ++c) store(out + a * out_stride + first + c * 16, acc[a * NC + c]);
+}
+
+template <class E, int NQ>
+void accumulate_queries(const KeyRun& run, const float* weights, uint64_t weight_stride, float* out, uint64_t out_stride) {
+  uint64_t e = 0;
+  for (; e + kOutChunks * 16 <= run.head_dim; e += kOutChunks * 16)
+    value_tile<E, NQ, kOutChunks>(run, e, 0, weights, weight_stride, out, out_stride);
+  for (; e < run.head_dim; e += 16)
+    value_tile<E, NQ, 1>(run, e, run.head_dim - e < 16 ? run.head_dim - e : 0, weights, weight_stride, out, out_stride);
+}
+
+template <class E>
+void accumulate(const KeyRun& run, const float* weights, uint64_t weight_stride, float* out, uint64_t out_stride) {
+  uint64_t q = 0;
+  for (; q + 2 <= run.n_queries; q += 2)
+    accumulate_queries<E, 2>(run, weights + q * weight_stride, weight_stride, out + q * out_stride, out_stride);
+  if (q < run.n_queries)
+    accumulate_queries<E, 1>(run, weights + q * weight_stride, weight_stride, out + q * out_stride, out_stride);
+}
+
+template <class E>
+constexpr Kernels table = {&encode<E>, &scores<E>, &accumulate<E>};
+
+const Kernels& pick(Element element) {
+  return element == Element::f32 ? table<F32> : element == Element::f16 ? table<F16> : table<Bf16>;
+}
+
+}  // namespace
+}  // namespace turbo::kv_float
