@@ -110,9 +110,9 @@ TEST(TemplateLimits, GrowthStops) {
   expect_exhausted("{{ 'a' | indent(10**12, true) }}");
   expect_exhausted("{{ [1] | tojson(indent=10**12) }}");
   expect_exhausted("{% set s = 'x' * 1000000 %}{% for i in range(100000) %}{{ s }}{% endfor %}");
-  expect_exhausted("{% set l = ['x' * 1000000] %}{% for i in range(20) %}{% set l = l + l %}{{ l | join }}{{ l * 1000 | join }}{% endfor %}");
+  expect_exhausted("{% set l = ['x' * 1000000] %}{{ (l * 1000) | join | length }}");
   expect_exhausted("{% macro m() %}{% set x %}{{ 'x' * 20000000 }}{{ m() }}{% endset %}{% endmacro %}{{ m() }}");
-  expect_exhausted("{% set s = 'x' * 1000000 %}{{ (s, s) | string | list | length }}{% set l = s | list %}{% for i in range(50) %}{{ (s | list) is none }}{% endfor %}");
+  expect_exhausted("{% set s = 'x' * 1000000 %}{% for i in range(50) %}{{ (s | list) is none }}{% endfor %}");
 }
 
 TEST(TemplateLimits, DeepAndCyclicValuesStop) {
