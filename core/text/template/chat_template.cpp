@@ -45,7 +45,8 @@ auto guarded(Action action) -> Result<decltype(action())> {
 
 Result<ChatTemplate> ChatTemplate::parse(std::string source, TemplateLimits limits) {
   if (source.size() > limits.max_source_bytes) {
-    return error(Code::resource_exhausted, "chat template: {} bytes of text, more than {}", source.size(), limits.max_source_bytes);
+    return error(Code::resource_exhausted, "chat template: {} bytes of text, more than {}", source.size(), limits.max_source_bytes)
+        .with_hint("use a shorter template");
   }
   auto parsed = guarded([&]() -> std::shared_ptr<const ParsedTemplate> {
     auto out = std::make_shared<ParsedTemplate>();

@@ -1,4 +1,5 @@
 """What generate.py renders: small cases, and conversations for the *.jinja files here."""
+import json
 
 CONTEXT = {
     "name": "Ada", "n": 5, "zero": 0, "neg": -7, "pi": 3.25, "yes": True, "no": False, "nil": None, "empty": "",
@@ -812,4 +813,60 @@ STATEMENTS = [
 ]
 
 SOURCES = ["{{ " + expression + " }}" for expression in EXPRESSIONS] + STATEMENTS
-CONVERSATIONS = []
+
+TOOLS = [
+    {"type": "function", "function": {"name": "get_weather", "description": "Weather of a place — now", "parameters": {
+        "type": "object", "properties": {"city": {"type": "string", "description": "City <name> & 'state'"},
+                                         "days": {"type": "array", "items": {"type": "integer"}},
+                                         "unit": {"type": ["string", "number"]}}, "required": ["city"]}}},
+    {"type": "function", "function": {"name": "now", "description": "Time", "parameters": {"type": "object", "properties": {}}}},
+]
+USER = {"role": "user", "content": "Hi there "}
+SYSTEM = {"role": "system", "content": "Be brief."}
+ANSWER = {"role": "assistant", "content": " Hello! "}
+THOUGHT = {"role": "assistant", "content": "<think>\nLet me see.\n</think>\n\nHello."}
+CALL = {"role": "assistant", "content": None, "tool_calls": [
+    {"id": "abc123def", "type": "function", "function": {"name": "get_weather", "arguments": {"city": "Zürich", "days": [1, 2]}}}]}
+CALLS = {"role": "assistant", "content": "Looking.", "tool_calls": CALL["tool_calls"] + [
+    {"id": "xyz123def", "type": "function", "function": {"name": "now", "arguments": {}}}]}
+RESULT = {"role": "tool", "tool_call_id": "abc123def", "name": "get_weather", "content": "{\"t\": 21.5}"}
+RESULT2 = {"role": "tool", "tool_call_id": "xyz123def", "name": "now", "content": "12:00"}
+PARTS = {"role": "user", "content": [{"type": "text", "text": "One "}, {"type": "text", "text": "two"}]}
+
+
+def text_arguments(message):
+    """The same message with arguments as JSON text, as some templates want them."""
+    calls = [{**c, "function": {**c["function"], "arguments": json.dumps(c["function"]["arguments"])}} for c in message["tool_calls"]]
+    return {**message, "tool_calls": calls}
+
+
+def conversations():
+    families = ["turbo-mini", "qwen2.5", "qwen3", "llama3", "mistral", "gemma2", "gemma3", "phi3", "phi4", "deepseek-r1", "command-r"]
+    with_tools = {"turbo-mini", "qwen2.5", "qwen3", "llama3", "mistral", "deepseek-r1", "command-r"}
+    plain = [[USER], [SYSTEM, USER], [USER, ANSWER, USER], [SYSTEM, USER, ANSWER, {"role": "user", "content": "Größe? 世界 🎉\n\n  ok"}],
+             [USER, THOUGHT, USER], [USER, USER], [SYSTEM, USER, THOUGHT]]
+    tool_chats = [([SYSTEM, USER], TOOLS), ([USER], TOOLS), ([USER, CALL, RESULT], TOOLS), ([USER, CALL, RESULT, ANSWER, USER], TOOLS),
+                  ([USER, CALLS, RESULT, RESULT2], TOOLS), ([USER, CALL, RESULT], None)]
+    for family in families:
+        base = {"tools": None, "documents": None, "bos_token": "<s>", "eos_token": "</s>", "add_generation_prompt": True}
+        for messages in plain:
+            yield family, {"messages": messages, **base}
+        yield family, {"messages": [USER, ANSWER], **base, "add_generation_prompt": False}
+        if family in with_tools:
+            for messages, tools in tool_chats:
+                if family == "deepseek-r1":
+                    messages = [text_arguments(m) if "tool_calls" in m else m for m in messages]
+                yield family, {"messages": messages, **base, "tools": tools}
+        yield family, {"messages": [PARTS], **base}
+    for family in ("turbo-mini", "qwen3"):
+        for thinking in (True, False):
+            yield family, {"messages": [SYSTEM, USER], **base, "enable_thinking": thinking}
+            yield family, {"messages": [SYSTEM, USER, text_arguments(CALLS), RESULT, RESULT2, THOUGHT], **base, "tools": TOOLS, "enable_thinking": thinking}
+    yield "llama3", {"messages": [SYSTEM, USER], **base, "tools": TOOLS, "tools_in_user_message": False, "date_string": "1 Jan 2025"}
+    yield "llama3", {"messages": [SYSTEM], **base, "tools": TOOLS}
+    yield "llama3", {"messages": [USER, CALLS], **base}
+    yield "mistral", {"messages": [USER, {**CALL, "tool_calls": [{**CALL["tool_calls"][0], "id": "x"}]}], **base}
+    yield "phi4", {"messages": [{**SYSTEM, "tools": "[]"}, USER], **base}
+
+
+CONVERSATIONS = list(conversations())
