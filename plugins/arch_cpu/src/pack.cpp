@@ -12,7 +12,7 @@ constexpr uint32_t kMaxThreads = 256;
 
 std::string describe_isa(const CpuIsaChoice& choice) {
   std::string name = cpu_isa_name(choice.isa);
-  if (choice.isa == CpuIsa::avx512 && choice.features.vnni) name += "_vnni";
+  if (choice.isa == CpuIsa::avx512) name += "_vnni";
   return name;
 }
 
