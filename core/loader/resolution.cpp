@@ -118,6 +118,11 @@ Status Resolution::open_drafter(const turbo_host_program* program) {
   return last;
 }
 
+void Resolution::close_drafter() {
+  if (state_->drafter) state_->drafter->stop();
+  state_->drafter.reset();
+}
+
 void Resolution::stop() { state_->stop_all(); }
 const Report& Resolution::report() const { return state_->report; }
 nlohmann::json Resolution::explain_json() const { return state_->report.json(); }

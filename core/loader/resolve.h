@@ -122,6 +122,8 @@ class Resolution {
   /// not offered) and outlives the resolution. A candidate that fails makes way for the next. Ok when the drafter is off
   /// or nothing could serve it at resolve time; an error when all candidates failed now: the run goes on without.
   Status open_drafter(const turbo_host_program* program);
+  /// Stop and destroy the drafter: before the pools, weights and plans that it may hold are freed.
+  void close_drafter();
   /// Stop everything; calls of the tables end before this. The destructor does it too.
   void stop();
 
