@@ -39,6 +39,7 @@ Resources written_buffers(const turbo_op& op) {
     case TURBO_OP_GATHER_ROWS: return {op.u.gather_rows.out};
     case TURBO_OP_TOP_K: return {op.u.top_k.ids, op.u.top_k.values};
     case TURBO_OP_CONCAT: return {op.u.concat.out};
+    case TURBO_OP_TAP: return {op.u.tap.out};
   }
   return {};
 }
@@ -51,7 +52,7 @@ class Lowering {
     make_buffers();
     make_attention();
     for (uint32_t i = 0; i < p_.n_ops; ++i) {
-      lower(p_.ops[i], i);
+      lower(p_.ops[i]);
       for (const Resource r : written_buffers(p_.ops[i])) ++version_[r];
     }
     allocate(alloc);
@@ -223,7 +224,7 @@ class Lowering {
     return op;
   }
 
-  void lower(const turbo_op& op, uint32_t index) {
+  void lower(const turbo_op& op) {
     switch (op.kind) {
       case TURBO_OP_EMBED: return embed(op.u.embed);
       case TURBO_OP_RMS_NORM: return rms_norm(op.u.rms_norm);
@@ -245,7 +246,10 @@ class Lowering {
         const turbo_op_gather_rows& o = op.u.gather_rows;
         return add_chain(micro(Micro::gather, o.in, o.in, o.out), true, 1, {o.in}, {o.out});
       }
-      case TURBO_OP_TAP: return tap(op.u.tap, index);
+      case TURBO_OP_TAP: {
+        const turbo_op_tap& o = op.u.tap;
+        return add_chain(micro(Micro::tap, o.in, o.in, o.out), logit(o.in), 1, {o.in}, {o.out});
+      }
       case TURBO_OP_TOP_K: {
         const turbo_op_top_k& o = op.u.top_k;
         return add_chain(micro(Micro::top_k, o.in, o.values, o.ids), logit(o.in), 1, {o.in}, {o.ids, o.values});
@@ -332,20 +336,6 @@ class Lowering {
     const Resources reads{query, cache_[o.layer]}, writes{o.out, plan_->partials};
     add_job(last_dependency(reads, writes) + 1, {AttendJob{o.layer, o.n_heads, o.scale, query, o.out}, reads, writes});
     plan_->needs.attends = true;
-  }
-
-  // A buffer that changes later is copied now; one that does not is read where it lies.
-  void tap(const turbo_op_tap& o, uint32_t index) {
-    bool changes = false;
-    for (uint32_t i = index + 1; i < p_.n_ops; ++i) changes = changes || contains(written_buffers(p_.ops[i]), o.in);
-    Resource source = o.in;
-    if (changes) {
-      source = add_resource(width(o.in) * sizeof(float), logit(o.in), true);
-      MicroOp op = micro(Micro::tap, o.in, o.in, source);
-      add_chain(op, logit(o.in), 1, {o.in}, {source});
-    }
-    plan_->resources[source].always = true;
-    plan_->readable[o.in] = source;
   }
 
   // ---- memory

@@ -197,7 +197,7 @@ void Pack::run(turbo_plan* plan, turbo_step_table* table) {
 void Pack::plan_buffer(turbo_plan* plan, uint32_t buffer, turbo_view& view) const {
   if (!plans_.count(plan)) throw Failure(TURBO_INVALID_ARGUMENT, "plan_buffer: the plan is not one of this pack");
   if (buffer >= plan->buffers.size() || plan->readable[buffer] == TURBO_NO_BUFFER)
-    throw Failure(TURBO_INVALID_ARGUMENT, "plan '" + plan->name + "': buffer " + std::to_string(buffer) + " is neither kept, tapped nor an input",
+    throw Failure(TURBO_INVALID_ARGUMENT, "plan '" + plan->name + "': buffer " + std::to_string(buffer) + " is neither kept nor an input",
                   "set keep on the buffer");
   const turbo_buffer& b = plan->buffers[buffer];
   const uint64_t rows = b.rows == TURBO_ROWS_LOGIT ? plan->max_logit_rows : plan->max_rows;

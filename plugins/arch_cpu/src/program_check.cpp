@@ -198,10 +198,12 @@ class Checker {
     width(o, x.width, "out");
   }
   void tap(const turbo_op_tap& op) {
-    in(op.in);
-    require(op.tap < 1024, "tap number over 1023");
-    require(taps_.insert(op.tap).second, "its tap number is taken");
-    require(tapped_.insert(op.in).second, "its buffer was tapped before; give each tap a buffer of its own");
+    const turbo_buffer& x = in(op.in);
+    require(op.in != op.out, "in and out must differ");
+    const turbo_buffer& o = out(op.out);
+    require(o.keep != 0, "out is not a kept buffer");
+    same_rows(x, o);
+    width(o, x.width, "out");
   }
   void top_k(const turbo_op_top_k& op) {
     const turbo_buffer& x = in(op.in);
@@ -230,7 +232,7 @@ class Checker {
   uint32_t index_ = 0;
   uint64_t vocabulary_ = 0;
   std::vector<bool> written_;
-  std::set<uint32_t> appended_, taps_, tapped_;
+  std::set<uint32_t> appended_;
 };
 
 }  // namespace

@@ -61,7 +61,7 @@ Ids describe(ProgramBuilder& b, const Layer& w, uint32_t act, uint32_t style) {
   ids.logits = b.buffer("logits", kVocabulary, TURBO_ROWS_LOGIT, true);
   ids.best_ids = b.buffer("best ids", kBest, TURBO_ROWS_LOGIT, true);
   ids.best_values = b.buffer("best values", kBest, TURBO_ROWS_LOGIT, true);
-  ids.tapped = x;
+  ids.tapped = b.buffer("tapped", kWidth, TURBO_ROWS_STEP, true);
   b.embed(w.embed, x);
   b.rms_norm(w.norm, x, h, static_cast<float>(kEps));
   b.matmul(w.q, h, q, w.q_bias);
@@ -74,7 +74,7 @@ Ids describe(ProgramBuilder& b, const Layer& w, uint32_t act, uint32_t style) {
   b.attend({0, q, a, kHeads, static_cast<float>(kScale)});
   b.matmul(w.o, a, h);
   b.add(x, h, x);
-  b.tap(x, 0);
+  b.tap(x, ids.tapped);
   b.rms_norm(w.norm, x, h, static_cast<float>(kEps));
   b.matmul(w.gate, h, gate);
   b.matmul(w.up, h, up);
