@@ -107,10 +107,12 @@ TEST(TreeDrafter, ProposesATreeFromTokensAndTapsOnTheSecondPoll) {
   const std::vector<int32_t> step = {12, 13};
   std::vector<float> low(8), high = {0, 0, 500, 0, 7, 0, 0, 0};
   const turbo_view taps[] = {rows(low, 2), rows(high, 2)};
-  const int32_t tap_rows[] = {2, 1};  // the last token's row is 1
+  const int32_t tap_rows[] = {3, 2, 1};  // positions 0, 1, 2; the newest token has none yet
   seen = observation(step, 2);
   seen.n_accepted = 1;
   seen.n_taps = 2;
+  seen.tap_position = 0;
+  seen.n_tap_rows = 3;
   seen.taps = taps;
   seen.tap_rows = tap_rows;
   ASSERT_EQ(table->observe(self, 2, &seen, nullptr), TURBO_OK);
@@ -204,6 +206,8 @@ TEST_F(ProgramDrafterTest, CompilesAtStartAndRunsOncePerDraftedToken) {
     const std::vector<int32_t> tokens = {8, 4};
     auto seen = observation(tokens, 20);
     seen.n_taps = 1;
+    seen.tap_position = 20;
+    seen.n_tap_rows = 2;
     seen.taps = &tap;
     seen.tap_rows = tap_rows;
     ASSERT_EQ(table->observe(component.self(), 0, &seen, nullptr), TURBO_OK);
@@ -239,6 +243,26 @@ TEST_F(ProgramDrafterTest, AnUnsupportedOpIsACleanRefusal) {
 TEST_F(ProgramDrafterTest, WithoutTheServiceItSaysSo) {
   host.absent.insert(TURBO_HOST_PROGRAM_DRAFT);
   EXPECT_THROW(fake::Component(open_fixture("abi_program_drafter"), "drafter", "abi_program", TURBO_TIER_CPU, host), std::runtime_error);
+}
+
+TEST(ObservationTest, TapsHaveTheirOwnRange) {
+  std::vector<float> values = {1, 2, 3, 4};
+  const turbo_view view = rows(values, 2);
+  const int32_t tap_rows[] = {1, 0, 9};
+  const std::vector<int32_t> tokens = {5, 6, 7, 8};
+  auto raw = observation(tokens, 30);
+  raw.n_taps = 1;
+  raw.taps = &view;
+  raw.tap_rows = tap_rows;
+  raw.tap_position = 29;
+  raw.n_tap_rows = 3;
+  const Observation seen(raw);
+  ASSERT_NE(seen.tap(0, 0), nullptr);
+  EXPECT_EQ(seen.tap(0, 0)[0], 3);
+  EXPECT_EQ(seen.tap(0, 1)[1], 2);
+  EXPECT_EQ(seen.tap(0, 2), nullptr) << "a row past the view";
+  EXPECT_EQ(seen.tap(0, 3), nullptr) << "more tokens than hidden states";
+  EXPECT_EQ(seen.tap(1, 0), nullptr);
 }
 
 TEST(DraftTreeTest, KeepsTheTreeLegal) {
