@@ -67,6 +67,7 @@ TEST(Decoder, ChunkedPrefillEqualsThePlainLoopOnEveryIsaAndThreadCount) {
     std::mt19937 random(c.head_dim + c.heads);
     for (const std::string& isa : isas())
       for (uint32_t threads = 1; threads <= 4; ++threads) {
+        if (&c != cases && threads % 2 == (c.heads + isa.size()) % 2) continue;  // the first case crosses all, the others half
         PackDecoder pack(weights, threads, isa, 1, random());
         ASSERT_NE(pack.plan, nullptr);
         const uint32_t most = std::vector<uint32_t>{1 + 20, 96, 7, 40}[threads - 1];
