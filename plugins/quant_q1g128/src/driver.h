@@ -102,7 +102,7 @@ static inline void matmul_ragged(const Job& job, uint64_t tile) {
 
 static inline void drive(const turbo_matmul* args, const DriverShape& shape) {
   if (args->out_begin >= args->out_end) return;
-  const Job job = {args, &shape, args->matrix->cols / kBlock, args->n_rows <= 4};
+  const Job job = {args, &shape, args->matrix->cols / kBlock, args->n_rows <= 16};
   const uint64_t tile_begin = args->out_begin / kTile, full_end = args->out_end / kTile;
   if (job.streaming)
     matmul_streaming(job, tile_begin, full_end);

@@ -205,7 +205,7 @@ void run_rows_tiles(const Pass& p, uint64_t n_rows, uint64_t n_tiles) {
   table[n_rows - 1][n_tiles == 4 ? 2 : n_tiles - 1](p);
 }
 
-constexpr DriverShape kShape = {kBlockTables, 3, 4, run_rows_tiles};
+constexpr DriverShape kShape = {kBlockTables, 4, 4, run_rows_tiles};
 
 void matmul_i8(const turbo_matmul* args) { drive(args, kShape); }
 
