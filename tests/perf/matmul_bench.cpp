@@ -5,7 +5,8 @@
 //
 // Cycles through as many rows x cols matrices as fill --megabytes of packed weights (default 240), so that a cache
 // holds none of them for the next pass. One pass = every matrix times n activation rows, outputs split evenly over
-// the threads. Prints the median and the spread of the passes, and apart from it the time to prepare one activation row.
+// the threads. Prints the median and the spread of the passes, the least CPU time of a pass's busiest thread (what is left
+// to compare when others load the machine), and the time to prepare one activation row.
 #include <dlfcn.h>
 #include <turbo/abi/plugin.h>
 #include <turbo/abi/weight_format.h>
@@ -133,10 +134,17 @@ std::vector<uint8_t> random_source(const Settings& s, const turbo_type_info& typ
   return source;
 }
 
+// CPU time of the calling thread: what a pass costs when others take the machine.
+double cpu_seconds() {
+  timespec t;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return double(t.tv_sec) + double(t.tv_nsec) * 1e-9;
+}
+
 // A team that spins between passes, as a decode loop's team does.
 class Team {
  public:
-  explicit Team(uint32_t n) : n_(n) {
+  explicit Team(uint32_t n) : n_(n), busy_(n * 16) {
     for (uint32_t i = 1; i < n; ++i) threads_.emplace_back([this, i] { work(i); });
   }
   ~Team() {
@@ -150,11 +158,26 @@ class Team {
     fn_ = &fn;
     pending_.store(n_ - 1);
     generation_.fetch_add(1);
-    fn(0);
+    timed(0);
     for (uint32_t spins = 0; pending_.load(std::memory_order_acquire); ++spins) relax(spins);
   }
 
+  /// Largest CPU time that a thread spent in calls since the last call of this, without its waiting.
+  double take_busy() {
+    double most = 0;
+    for (double& busy : busy_) {
+      most = std::max(most, busy);
+      busy = 0;
+    }
+    return most;
+  }
+
  private:
+  void timed(uint32_t index) {
+    const double start = cpu_seconds();
+    call_(fn_, index);
+    busy_[index * 16] += cpu_seconds() - start;
+  }
   static void relax(uint32_t spins) {
     if (spins % 4096 == 4095) std::this_thread::yield();
     __builtin_ia32_pause();
@@ -165,7 +188,7 @@ class Team {
       for (uint32_t spins = 0; (now = generation_.load(std::memory_order_acquire)) == seen; ++spins) relax(spins);
       seen = now;
       if (stop_) return;
-      call_(fn_, index);
+      timed(index);
       pending_.fetch_sub(1, std::memory_order_release);
     }
   }
@@ -176,14 +199,8 @@ class Team {
   std::atomic<bool> stop_{false};
   void (*call_)(const void*, uint32_t) = nullptr;
   const void* fn_ = nullptr;
+  std::vector<double> busy_;  // one per thread, a cache line pair apart
 };
-
-// CPU time of the calling thread: what a pass costs when others take the machine.
-double cpu_seconds() {
-  timespec t;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return double(t.tv_sec) + double(t.tv_nsec) * 1e-9;
-}
 
 double seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -237,7 +254,7 @@ void measure(const Settings& s, const Format& f, const Weights& w, uint32_t n_ro
   double cpu = 1e9;
   const uint64_t tiles = (s.rows + w.tile - 1) / w.tile;
   for (uint64_t pass = 0; pass <= s.repeat; ++pass) {
-    const double start = seconds(), cpu_start = cpu_seconds();
+    const double start = seconds();
     for (const turbo_matrix& matrix : w.matrices)
       team.run([&](uint32_t thread) {
         const uint64_t begin = tiles * thread / n_threads * w.tile;
@@ -247,7 +264,7 @@ void measure(const Settings& s, const Format& f, const Weights& w, uint32_t n_ro
         f.table->matmul(f.self, &call);
       });
     if (pass) times.push_back(seconds() - start);
-    cpu = std::min(cpu, cpu_seconds() - cpu_start);
+    cpu = std::min(cpu, team.take_busy());
   }
   munmap(activations, stride * n_rows);
   std::sort(times.begin(), times.end());
