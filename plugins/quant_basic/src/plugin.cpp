@@ -14,8 +14,10 @@ constexpr const char* kOptions =
      "doc": "q8_0 and q4_0 only. int8: activations rounded to 8 bits per group of 32; f32: kept as they are, the slower reference"}})";
 
 constexpr turbo_type_info kTypes[] = {
-    {sizeof(turbo_type_info), TURBO_TYPE_F32, "f32", 1, 4},    {sizeof(turbo_type_info), TURBO_TYPE_F16, "f16", 1, 2},
-    {sizeof(turbo_type_info), TURBO_TYPE_BF16, "bf16", 1, 2},  {sizeof(turbo_type_info), TURBO_TYPE_Q8_0, "q8_0", 32, 34},
+    {sizeof(turbo_type_info), TURBO_TYPE_F32, "f32", 1, 4},
+    {sizeof(turbo_type_info), TURBO_TYPE_F16, "f16", 1, 2},
+    {sizeof(turbo_type_info), TURBO_TYPE_BF16, "bf16", 1, 2},
+    {sizeof(turbo_type_info), TURBO_TYPE_Q8_0, "q8_0", 32, 34},
     {sizeof(turbo_type_info), TURBO_TYPE_Q4_0, "q4_0", 32, 18},
 };
 constexpr uint32_t kFloatTile = 4;
@@ -32,8 +34,8 @@ const Kernels* kernels_of(CpuIsa isa) {
 const turbo_type_info& info_of(uint32_t type) {
   for (const turbo_type_info& info : kTypes)
     if (info.type == type) return info;
-  throw Failure(TURBO_UNSUPPORTED,
-                "basic: tensor type " + std::to_string(type) + " is not served, only 0 (F32), 1 (F16), 2 (Q4_0), 8 (Q8_0), 30 (BF16)");
+  throw Failure(TURBO_UNSUPPORTED, "basic: tensor type " + std::to_string(type) +
+                                       " is not served, only 0 (F32), 1 (F16), 2 (Q4_0), 8 (Q8_0), 30 (BF16)");
 }
 
 // Bytes of the source and of the packed form (0: read in place); throws on shapes this format cannot hold.
@@ -47,7 +49,8 @@ Sizes checked_sizes(uint32_t type, uint64_t rows, uint64_t cols) {
   const std::string shape = std::to_string(rows) + " x " + std::to_string(cols);
   if (rows == 0 || cols == 0 || cols % info.block_weights != 0)
     throw Failure(TURBO_INVALID_ARGUMENT, std::string("basic: a ") + info.name + " matrix of " + shape +
-                                              " is not a whole number of blocks of " + std::to_string(info.block_weights));
+                                              " is not a whole number of blocks of " +
+                                              std::to_string(info.block_weights));
   Sizes sizes{};
   sizes.tile = is_packed(type) ? kTile : kFloatTile;
   uint64_t padded_rows = 0, row_bytes = 0, padded_bytes = 0;
@@ -70,7 +73,8 @@ class BasicFormat final : public WeightFormat<BasicFormat> {
       throw Failure(TURBO_INVALID_ARGUMENT, "basic: activations is \"" + activations + "\"", "use int8 or f32");
     kernels_ = kernels_of(choice.isa);
     int8_ = activations == "int8";
-    host.log(TURBO_LOG_DEBUG, std::string("basic kernels: ") + cpu_isa_name(choice.isa) + ", activations " + activations);
+    host.log(TURBO_LOG_DEBUG,
+             std::string("basic kernels: ") + cpu_isa_name(choice.isa) + ", activations " + activations);
   }
 
   static void probe(const Host&, const turbo_probe_facts&, Probe& answer) {
@@ -97,8 +101,8 @@ class BasicFormat final : public WeightFormat<BasicFormat> {
                     "fetch the model file again");
     const bool aligned = row_begin % sizes.tile == 0 && (row_end % sizes.tile == 0 || row_end == rows);
     if (row_begin > row_end || row_end > rows || !aligned)
-      throw Failure(TURBO_INVALID_ARGUMENT, "basic: rows " + std::to_string(row_begin) + " to " + std::to_string(row_end) +
-                                                " are no tile-aligned range of the matrix");
+      throw Failure(TURBO_INVALID_ARGUMENT, "basic: rows " + std::to_string(row_begin) + " to " +
+                                                std::to_string(row_end) + " are no tile-aligned range of the matrix");
     if (is_packed(type))
       repack_rows(type, reinterpret_cast<const uint8_t*>(source.data()), rows, cols, row_begin, row_end,
                   static_cast<uint8_t*>(packed));
@@ -106,7 +110,8 @@ class BasicFormat final : public WeightFormat<BasicFormat> {
 
   bool int8(uint32_t type) const { return int8_ && is_packed(type); }
 
-  void decode_rows(const turbo_matrix& matrix, uint64_t row_begin, uint64_t row_end, float* dst) const noexcept override {
+  void decode_rows(const turbo_matrix& matrix, uint64_t row_begin, uint64_t row_end,
+                   float* dst) const noexcept override {
     basic::decode_rows(matrix, row_begin, row_end, dst);
   }
 

@@ -4,13 +4,12 @@
 // shared inline function could otherwise be taken from the wrong one.
 #pragma once
 
-#include <turbo/abi/weight_format.h>
-#include <turbo/kernel/half.h>
-
 #include <float.h>
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
+#include <turbo/abi/weight_format.h>
+#include <turbo/kernel/half.h>
 
 namespace turbo::q1 {
 
@@ -33,9 +32,7 @@ static inline uint64_t word_slot(uint64_t row) { return (row & 15u) << 1 | row >
 
 // Place of a row among the 32 bytes of Layout::bytes: unpacking byte pairs inside 128-bit lanes then gives rows
 // 0..15 and 16..31 in order.
-static inline uint64_t byte_slot(uint64_t row) {
-  return (row & 7u) | ((row & 8u) << 1) | ((row & 16u) >> 1);
-}
+static inline uint64_t byte_slot(uint64_t row) { return (row & 7u) | ((row & 8u) << 1) | ((row & 16u) >> 1); }
 
 struct Kernels {
   Layout layout;

@@ -97,12 +97,14 @@ void prepare_i8(const float* x, uint64_t cols, void* dst) {
   }
 }
 
-// Keeps the compiler from moving work on `v` across this point: without it, it hoists every look-up of a word and spills.
+// Keeps the compiler from moving work on `v` across this point: without it, it hoists every look-up of a word and
+// spills.
 static inline __attribute__((always_inline)) void pin(__m512i& v) { asm volatile("" : "+v"(v)); }
 
 // sum[w] += table[index[w]] for W tiles.
 template <int W>
-static inline __attribute__((always_inline)) void look_up(__m512i (&sum)[W], const __m512i (&index)[W], const uint8_t* at) {
+static inline __attribute__((always_inline)) void look_up(__m512i (&sum)[W], const __m512i (&index)[W],
+                                                          const uint8_t* at) {
   __m512i table = _mm512_load_si512(at);
   pin(table);
 #pragma GCC unroll 4
@@ -112,7 +114,8 @@ static inline __attribute__((always_inline)) void look_up(__m512i (&sum)[W], con
 }
 
 template <int W>
-static inline __attribute__((always_inline)) void look_up_six(__m512i (&sum)[W], const __m512i (&index)[W], const uint8_t* at) {
+static inline __attribute__((always_inline)) void look_up_six(__m512i (&sum)[W], const __m512i (&index)[W],
+                                                              const uint8_t* at) {
   __m512i low = _mm512_load_si512(at), high = _mm512_load_si512(at + 64);
   pin(low);
   pin(high);

@@ -34,7 +34,8 @@ Sizes checked_sizes(uint32_t type, uint64_t rows, uint64_t cols) {
     throw Failure(TURBO_UNSUPPORTED, "q1_0: tensor type " + std::to_string(type) + " is not served, only 41 (Q1_0)");
   const std::string shape = std::to_string(rows) + " x " + std::to_string(cols);
   if (rows == 0 || cols == 0 || cols % kBlock != 0)
-    throw Failure(TURBO_INVALID_ARGUMENT, "q1_0: a matrix of " + shape + " is not a whole number of blocks of 128 weights",
+    throw Failure(TURBO_INVALID_ARGUMENT,
+                  "q1_0: a matrix of " + shape + " is not a whole number of blocks of 128 weights",
                   "check that the file is a complete Q1_0 model; rows of Q1_0 are never padded");
   Sizes sizes{};
   uint64_t padded_rows = 0, row_bytes = 0;
@@ -56,7 +57,8 @@ class Q1Format final : public WeightFormat<Q1Format> {
       throw Failure(TURBO_INVALID_ARGUMENT, "q1_0: activations is \"" + activations + "\"", "use int8 or f32");
     kernels_ = kernels_of(choice.isa);
     int8_ = activations == "int8";
-    host.log(TURBO_LOG_DEBUG, std::string("q1_0 kernels: ") + cpu_isa_name(choice.isa) + ", activations " + activations);
+    host.log(TURBO_LOG_DEBUG,
+             std::string("q1_0 kernels: ") + cpu_isa_name(choice.isa) + ", activations " + activations);
   }
 
   static void probe(const Host&, const turbo_probe_facts&, Probe& answer) {
@@ -80,13 +82,14 @@ class Q1Format final : public WeightFormat<Q1Format> {
                         std::to_string(source.size()) + " present",
                     "fetch the model file again");
     if (row_begin > row_end || row_end > rows || row_begin % kTile != 0 || (row_end % kTile != 0 && row_end != rows))
-      throw Failure(TURBO_INVALID_ARGUMENT, "q1_0: rows " + std::to_string(row_begin) + " to " + std::to_string(row_end) +
-                                                " are no tile-aligned range of the matrix");
+      throw Failure(TURBO_INVALID_ARGUMENT, "q1_0: rows " + std::to_string(row_begin) + " to " +
+                                                std::to_string(row_end) + " are no tile-aligned range of the matrix");
     repack_rows(kernels_->layout, reinterpret_cast<const uint8_t*>(source.data()), rows, cols, row_begin, row_end,
                 static_cast<uint8_t*>(packed));
   }
 
-  void decode_rows(const turbo_matrix& matrix, uint64_t row_begin, uint64_t row_end, float* dst) const noexcept override {
+  void decode_rows(const turbo_matrix& matrix, uint64_t row_begin, uint64_t row_end,
+                   float* dst) const noexcept override {
     q1::decode_rows(kernels_->layout, matrix, row_begin, row_end, dst);
   }
 
@@ -117,4 +120,5 @@ class Q1Format final : public WeightFormat<Q1Format> {
 }  // namespace turbo::q1
 
 TURBO_PLUGIN("dev.turbo.quant_q1g128", "Q1_0 weights", "0.1.0", "turbo", "Apache-2.0",
-             turbo::component<turbo::q1::Q1Format>(TURBO_KIND_WEIGHT_FORMAT, "q1_0", TURBO_TIER_CPU, turbo::q1::kOptions))
+             turbo::component<turbo::q1::Q1Format>(TURBO_KIND_WEIGHT_FORMAT, "q1_0", TURBO_TIER_CPU,
+                                                   turbo::q1::kOptions))
