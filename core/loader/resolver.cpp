@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <cstddef>
 
 #include "loader/library.h"
 #include "loader/text.h"
@@ -32,8 +33,15 @@ Status check_types(const Instance& instance, uint32_t type) {
   TURBO_RETURN_IF_ERROR(call_plugin(instance.what() + ": types",
                                     [&](turbo_error*) { return table->types(instance.self(), &types, &n); }));
   if (n > 1024 || (n > 0 && !types)) return error(Code::internal, "{}: types: answered {} types", instance.what(), n);
-  for (uint32_t i = 0; i < n; ++i)
-    if (types[i].type == type && types[i].block_weights > 0 && types[i].block_bytes > 0) return Status::ok();
+  constexpr uint32_t bytes_1_0 = offsetof(turbo_type_info, block_bytes) + sizeof(uint32_t);
+  const uint32_t stride = n > 0 ? types->struct_size : 0;
+  if (n > 0 && (stride < bytes_1_0 || stride > 4096 || stride % alignof(turbo_type_info) != 0))
+    return error(Code::internal, "{}: types: struct_size {} of its entries", instance.what(), stride);
+  for (uint32_t i = 0; i < n; ++i) {
+    const auto* info =
+        reinterpret_cast<const turbo_type_info*>(reinterpret_cast<const char*>(types) + size_t{i} * stride);
+    if (info->type == type && info->block_weights > 0 && info->block_bytes > 0) return Status::ok();
+  }
   return error(Code::corrupt_input, "{}: the manifest lists GGUF type {} but the library does not serve it",
                instance.what(), type);
 }

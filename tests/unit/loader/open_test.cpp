@@ -116,7 +116,7 @@ TEST_F(Open, AHangIsCutOffAndRemembered) {
     EXPECT_TRUE(contains(all, "did not answer within 700 ms"));
     EXPECT_TRUE(contains(all, "remembered from an earlier start; remove " + fresh.cache().string()));
     fs::remove_all(fresh.cache());
-    EXPECT_TRUE(open(settings).is_ok());
+    EXPECT_TRUE(open(fresh.settings()).is_ok());
   }
 }
 
