@@ -211,7 +211,7 @@ TEST(Pack, IsaRequestsThatCannotBeMetAreUnusableWithAReason) {
   setenv("TURBO_CPU_ISA", "mmx", 1);
   turbo_probe_facts facts{sizeof(turbo_probe_facts), TURBO_TIER_CPU, nullptr, nullptr};
   turbo_probe_result result{sizeof(turbo_probe_result)};
-  ASSERT_EQ(cpu->probe(nullptr, &facts, &result, nullptr), TURBO_OK);
+  ASSERT_EQ(cpu->probe(bare_host(), &facts, &result, nullptr), TURBO_OK);
   EXPECT_EQ(result.score, 0);
   EXPECT_NE(std::string(result.reason).find("mmx"), std::string::npos);
   EXPECT_EQ(PackWorld(1, "two_form", "mmx").pack.status(), TURBO_UNSUPPORTED);
