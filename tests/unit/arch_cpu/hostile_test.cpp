@@ -22,7 +22,7 @@ struct Damaged {
     const uint32_t in = b.input("in", s.width), x = b.buffer("x", s.width), h = b.buffer("h", s.width), q = b.buffer("q", s.q_width()),
                    k = b.buffer("k", s.kv_width()), v = b.buffer("v", s.kv_width()), a = b.buffer("a", s.q_width()), both = b.buffer("both", 2 * s.width),
                    out = b.buffer("out", s.width, TURBO_ROWS_LOGIT, true), ids = b.buffer("ids", 3, TURBO_ROWS_LOGIT, true),
-                   best = b.buffer("best", 3, TURBO_ROWS_LOGIT, true);
+                   best = b.buffer("best", 3, TURBO_ROWS_LOGIT, true), tapped = b.buffer("tapped", s.width, TURBO_ROWS_STEP, true);
     b.embed(load(w.embed), x);
     b.add(x, in, x);
     b.rms_norm(load(l.norm), x, h, 1e-6f);
@@ -35,7 +35,7 @@ struct Damaged {
     b.matmul(load(l.o), a, h);
     b.gated_act(h, x, h, 0);
     b.concat(x, h, both);
-    b.tap(h, 0);
+    b.tap(h, tapped);
     b.gather_rows(h, out);
     const turbo_program built = b.program();
     buffers.assign(built.buffers, built.buffers + built.n_buffers);
@@ -118,7 +118,7 @@ TEST(Hostile, ProgramsAreRefusedWithTheOpNamed) {
       [](Damaged& d) { d.op(TURBO_OP_GATED_ACT).u.gated_act.act = 5; },
       [](Damaged& d) { d.op(TURBO_OP_CONCAT).u.concat.out = d.op(TURBO_OP_CONCAT).u.concat.a; },
       [](Damaged& d) { d.op(TURBO_OP_TAP).u.tap.in = 500; },
-      [](Damaged& d) { d.op(TURBO_OP_TAP).u.tap.tap = 5000; },
+      [](Damaged& d) { d.op(TURBO_OP_TAP).u.tap.out = 5000; },
       [](Damaged& d) { d.op(TURBO_OP_GATHER_ROWS).u.gather_rows.out = d.op(TURBO_OP_GATHER_ROWS).u.gather_rows.in; },
       [](Damaged& d) { d.op(TURBO_OP_TOP_K).u.top_k.k = 0; },
       [](Damaged& d) { d.op(TURBO_OP_TOP_K).u.top_k.k = 1000; },

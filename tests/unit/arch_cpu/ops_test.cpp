@@ -128,9 +128,9 @@ TEST(Ops, RopeRotatesTheFirstDimsOfEachHead) {
 TEST(Ops, EmbedMatmulBiasGatherAndTap) {
   const auto table = numbers(10 * 33, 1), matrix = numbers(21 * 33, 2), bias = numbers(21, 3), other = numbers(33 * 21, 4);
   OpRun run(3, "", 3);
-  const uint32_t x = run.output(33), y = run.output(21), z = run.output(33), picked = run.output(21, TURBO_ROWS_LOGIT);
+  const uint32_t x = run.output(33), y = run.output(21), z = run.output(33), picked = run.output(21, TURBO_ROWS_LOGIT), tapped = run.output(33);
   run.builder.embed(run.world.weight(table, 10, 33), x);
-  run.builder.tap(x, 0);
+  run.builder.tap(x, tapped);
   run.builder.matmul(run.world.weight(matrix, 21, 33), x, y, run.world.weight(bias, 1, 21));
   run.builder.matmul(run.world.weight(other, 33, 21), y, z);
   run.builder.add(x, z, x);  // the tap keeps the embedding
@@ -139,7 +139,7 @@ TEST(Ops, EmbedMatmulBiasGatherAndTap) {
   std::vector<float> want_y;
   for (uint32_t r = 0; r < 3; ++r)
     for (uint32_t o = 0; o < 21; ++o) want_y.push_back(turbo_dot_f32(&matrix[o * 33], &table[r * 33], 33) + bias[o]);
-  expect_same(run.values(x, 99), {table.begin(), table.begin() + 99}, "tap");
+  expect_same(run.values(tapped, 99), {table.begin(), table.begin() + 99}, "tap");
   expect_same(run.values(y, 63), want_y, "matmul");
   std::vector<float> want_picked;
   for (uint32_t r = 3; r-- > 0;) want_picked.insert(want_picked.end(), want_y.begin() + r * 21, want_y.begin() + (r + 1) * 21);
@@ -211,7 +211,7 @@ TEST(Pack, IsaRequestsThatCannotBeMetAreUnusableWithAReason) {
   setenv("TURBO_CPU_ISA", "mmx", 1);
   turbo_probe_facts facts{sizeof(turbo_probe_facts), TURBO_TIER_CPU, nullptr, nullptr};
   turbo_probe_result result{sizeof(turbo_probe_result)};
-  ASSERT_EQ(cpu->probe(nullptr, &facts, &result, nullptr), TURBO_OK);
+  ASSERT_EQ(cpu->probe(bare_host(), &facts, &result, nullptr), TURBO_OK);
   EXPECT_EQ(result.score, 0);
   EXPECT_NE(std::string(result.reason).find("mmx"), std::string::npos);
   EXPECT_EQ(PackWorld(1, "two_form", "mmx").pack.status(), TURBO_UNSUPPORTED);
