@@ -24,7 +24,9 @@ std::vector<ComponentRef> components_of(const std::vector<PluginEntry>& plugins,
       for (const ManifestComponent& component : library.components)
         if (component.kind == kind) refs.push_back({&plugin, &library, &component});
   }
-  std::stable_sort(refs.begin(), refs.end(), [](const ComponentRef& a, const ComponentRef& b) { return a.plugin->manifest.id < b.plugin->manifest.id; });
+  std::stable_sort(refs.begin(), refs.end(), [](const ComponentRef& a, const ComponentRef& b) {
+    return a.plugin->manifest.id < b.plugin->manifest.id;
+  });
   return refs;
 }
 
@@ -59,9 +61,11 @@ Result<Catalog> Catalog::scan(CatalogSettings settings) {
 Status Catalog::scan_profile_path(const fs::path& path) {
   std::error_code failed;
   if (path.empty() && !settings_.allow_unsafe)
-    return Status(Code::invalid_argument, "plugins.paths: an empty entry would mean the current folder", "remove the entry, or set plugins.allow_unsafe: true");
+    return Status(Code::invalid_argument, "plugins.paths: an empty entry would mean the current folder",
+                  "remove the entry, or set plugins.allow_unsafe: true");
   if (!path.empty() && !fs::is_directory(path, failed))
-    return Status(Code::not_found, fmt::format("plugins.paths: {} is not a folder", shown(path)), "correct the path; relative paths start at the profile's folder");
+    return Status(Code::not_found, fmt::format("plugins.paths: {} is not a folder", shown(path)),
+                  "correct the path; relative paths start at the profile's folder");
   return scan_folder(path.empty() ? fs::path(".") : path).with_context("plugins.paths");
 }
 
@@ -73,12 +77,15 @@ void Catalog::scan_environment() {
     const fs::path entry(rest.substr(0, colon));
     std::error_code failed;
     if (entry.empty() && !settings_.allow_unsafe) {
-      warnings_.push_back(fmt::format("TURBO_PLUGIN_PATH: entry {} is empty, which would mean the current folder: ignored; remove the extra ':'", number));
+      warnings_.push_back(fmt::format(
+          "TURBO_PLUGIN_PATH: entry {} is empty, which would mean the current folder: ignored; remove the extra ':'",
+          number));
     } else if (!entry.empty() && !fs::is_directory(entry, failed)) {
       warnings_.push_back(fmt::format("TURBO_PLUGIN_PATH: {} is not a folder: ignored", shown(entry)));
     } else {
       const Status status = scan_folder(entry.empty() ? fs::path(".") : entry);
-      if (!status.is_ok()) warnings_.push_back(fmt::format("TURBO_PLUGIN_PATH: {}: ignored; {}", status.message(), status.hint()));
+      if (!status.is_ok())
+        warnings_.push_back(fmt::format("TURBO_PLUGIN_PATH: {}: ignored; {}", status.message(), status.hint()));
     }
     if (colon == std::string_view::npos) return;
     rest.remove_prefix(colon + 1);
@@ -96,12 +103,14 @@ Status Catalog::scan_folder(const fs::path& path) {
     return Status::ok();
   }
   std::set<fs::path> found;  // sorted: the same order on every file system
-  for (fs::directory_iterator it(folder, failed), end; !failed && it != end && found.size() <= max_folders; it.increment(failed)) {
+  for (fs::directory_iterator it(folder, failed), end; !failed && it != end && found.size() <= max_folders;
+       it.increment(failed)) {
     std::error_code unreadable;
     if (fs::exists(it->path() / "plugin.yaml", unreadable)) found.insert(it->path());
   }
   if (failed) return error(Code::invalid_argument, "{}: cannot list: {}", shown(folder), failed.message());
-  if (found.size() > max_folders) return error(Code::resource_exhausted, "{}: more than {} plugin folders", shown(folder), max_folders);
+  if (found.size() > max_folders)
+    return error(Code::resource_exhausted, "{}: more than {} plugin folders", shown(folder), max_folders);
   for (const fs::path& plugin : found) add_plugin(plugin);
   return Status::ok();
 }
@@ -114,7 +123,8 @@ Status Catalog::check_plugin_folder(const fs::path& folder) const {
 
 void Catalog::add_plugin(const fs::path& folder) {
   if (plugins_->size() >= max_plugins) {
-    if (plugins_->size() == max_plugins) warnings_.push_back(fmt::format("more than {} plugins: the rest is ignored", max_plugins));
+    if (plugins_->size() == max_plugins)
+      warnings_.push_back(fmt::format("more than {} plugins: the rest is ignored", max_plugins));
     return;
   }
   for (const PluginEntry& known : *plugins_)
@@ -122,18 +132,22 @@ void Catalog::add_plugin(const fs::path& folder) {
   PluginEntry entry;
   entry.folder = folder;
   Result<Manifest> manifest = read_manifest(folder / "plugin.yaml");
-  if (manifest) entry.manifest = *std::move(manifest);
-  else entry.refusal = manifest.status();
+  if (manifest)
+    entry.manifest = *std::move(manifest);
+  else
+    entry.refusal = manifest.status();
   if (entry.refusal.is_ok()) entry.refusal = check_plugin_folder(folder);
   if (entry.refusal.is_ok() && entry.manifest.abi_major != TURBO_ABI_MAJOR)
-    entry.refusal = Status(Code::unsupported,
-                           fmt::format("{}: built for ABI {}.{}, but this turbo has ABI {}.{}", shown(folder), entry.manifest.abi_major,
-                                       entry.manifest.abi_minor, TURBO_ABI_MAJOR, TURBO_ABI_MINOR),
-                           "install the build of the plugin that was made for this turbo");
+    entry.refusal =
+        Status(Code::unsupported,
+               fmt::format("{}: built for ABI {}.{}, but this turbo has ABI {}.{}", shown(folder),
+                           entry.manifest.abi_major, entry.manifest.abi_minor, TURBO_ABI_MAJOR, TURBO_ABI_MINOR),
+               "install the build of the plugin that was made for this turbo");
   for (const PluginEntry& known : *plugins_) {
     if (entry.manifest.id.empty() || known.manifest.id != entry.manifest.id || known.shadowed) continue;
     entry.shadowed = true;
-    entry.refusal = error(Code::unsupported, "{}: plugin '{}' was found before in {}", shown(folder), entry.manifest.id, shown(known.folder));
+    entry.refusal = error(Code::unsupported, "{}: plugin '{}' was found before in {}", shown(folder), entry.manifest.id,
+                          shown(known.folder));
     warnings_.push_back(entry.refusal.message());
   }
   if (!entry.refusal.is_ok() && !entry.shadowed) warnings_.push_back("plugin refused: " + entry.refusal.message());
@@ -146,8 +160,12 @@ const PluginEntry* Catalog::find(const std::string& id) const {
   return nullptr;
 }
 
-std::vector<ComponentRef> Catalog::components(const std::string& kind) const { return components_of(*plugins_, kind, true); }
-std::vector<ComponentRef> Catalog::refused_components(const std::string& kind) const { return components_of(*plugins_, kind, false); }
+std::vector<ComponentRef> Catalog::components(const std::string& kind) const {
+  return components_of(*plugins_, kind, true);
+}
+std::vector<ComponentRef> Catalog::refused_components(const std::string& kind) const {
+  return components_of(*plugins_, kind, false);
+}
 
 std::string Catalog::install_hint() const {
   if (settings_.install_folder.empty()) return "put the plugin's folder on plugins.paths or TURBO_PLUGIN_PATH";
@@ -173,15 +191,18 @@ Catalog::OpenedLibrary Catalog::open_once(const ComponentRef& ref) {
   const Result<FileIdentity> identity = identify_file(*file);
   if (!identity) return refused(identity.status());
   if (!ref.library->sha256.empty() && ref.library->sha256 != identity->sha256)
-    return refused(Status(Code::corrupt_input, fmt::format("{}: sha256: the manifest says {} but the file has {}", shown(*file), ref.library->sha256, identity->sha256),
+    return refused(Status(Code::corrupt_input,
+                          fmt::format("{}: sha256: the manifest says {} but the file has {}", shown(*file),
+                                      ref.library->sha256, identity->sha256),
                           "reinstall the plugin: the library is damaged or was replaced"));
   OpenedLibrary opened;
   const Result<Verdict> verdict = prove(*identity, ref.component->tier);
   if (!verdict) return refused(verdict.status());
   opened.verdict = *verdict;
-  const std::string forget = verdict->remembered ? fmt::format("remembered from an earlier start; remove {} to try again",
-                                                               shown(verdict_file(settings_.probe.cache_folder, *identity)))
-                                                 : "update or remove the plugin";
+  const std::string forget = verdict->remembered
+                                 ? fmt::format("remembered from an earlier start; remove {} to try again",
+                                               shown(verdict_file(settings_.probe.cache_folder, *identity)))
+                                 : "update or remove the plugin";
   if (!verdict->refusal.empty())
     return refused(Status(Code::unsupported, verdict->refusal, verdict->hint.empty() ? forget : verdict->hint));
   Result<PluginView> view = open_library(*file, ref.component->tier);
@@ -199,7 +220,9 @@ Result<const turbo_component*> Catalog::open(const ComponentRef& ref) {
   if (!opened.status.is_ok()) return opened.status;
   for (size_t i = 0; i < opened.view.components.size(); ++i) {
     const turbo_component* component = opened.view.components[i];
-    if (component->tier != ref.component->tier || ref.component->kind != component->kind || ref.component->name != component->name) continue;
+    if (component->tier != ref.component->tier || ref.component->kind != component->kind ||
+        ref.component->name != component->name)
+      continue;
     const auto bad = opened.verdict.bad.find(static_cast<uint32_t>(i));
     if (bad == opened.verdict.bad.end()) return component;
     return Status(Code::unsupported, bad->second, "update or remove the plugin");

@@ -15,22 +15,24 @@ namespace {
 json row_of(const PluginEntry& plugin, const ManifestLibrary* library, const ManifestComponent* component) {
   const bool known = !plugin.manifest.id.empty();
   const std::string state = plugin.refusal.is_ok() ? "ok" : plugin.shadowed ? "shadowed" : "refused";
-  return {{"kind", component ? component->kind : "-"},
-          {"name", component ? component->name : "-"},
-          {"tier", component ? tier_name(component->tier) : "-"},
-          {"plugin", known ? plugin.manifest.id : "-"},
-          {"version", known ? plugin.manifest.version : "-"},
-          {"abi", known ? fmt::format("{}.{}", plugin.manifest.abi_major, plugin.manifest.abi_minor) : "-"},
-          {"path", clean_text((library ? plugin.folder / library->path : plugin.folder / "plugin.yaml").string(), 1024)},
-          {"state", state},
-          {"reason", plugin.refusal.message()}};
+  return {
+      {"kind", component ? component->kind : "-"},
+      {"name", component ? component->name : "-"},
+      {"tier", component ? tier_name(component->tier) : "-"},
+      {"plugin", known ? plugin.manifest.id : "-"},
+      {"version", known ? plugin.manifest.version : "-"},
+      {"abi", known ? fmt::format("{}.{}", plugin.manifest.abi_major, plugin.manifest.abi_minor) : "-"},
+      {"path", clean_text((library ? plugin.folder / library->path : plugin.folder / "plugin.yaml").string(), 1024)},
+      {"state", state},
+      {"reason", plugin.refusal.message()}};
 }
 
 std::string rows_text(const json& rows, std::vector<std::string> columns) {
   TextTable table(columns);
   for (const json& row : rows) {
     std::vector<std::string> cells;
-    for (const std::string& column : columns) cells.push_back(row[column].is_string() ? row[column].get<std::string>() : row[column].dump());
+    for (const std::string& column : columns)
+      cells.push_back(row[column].is_string() ? row[column].get<std::string>() : row[column].dump());
     table.add(std::move(cells));
   }
   return rows.empty() ? "no plugins found\n" : table.text();
@@ -43,7 +45,8 @@ json Catalog::list_json() const {
   for (const PluginEntry& plugin : *plugins_) {
     if (plugin.manifest.id.empty()) rows.push_back(row_of(plugin, nullptr, nullptr));
     for (const ManifestLibrary& library : plugin.manifest.libraries)
-      for (const ManifestComponent& component : library.components) rows.push_back(row_of(plugin, &library, &component));
+      for (const ManifestComponent& component : library.components)
+        rows.push_back(row_of(plugin, &library, &component));
   }
   return rows;
 }

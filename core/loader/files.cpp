@@ -116,7 +116,8 @@ Status check_not_world_writable(const fs::path& path) {
   if (::stat(path.c_str(), &facts) != 0)
     return error(Code::not_found, "{}: cannot stat: {}", shown(path), std::strerror(errno));
   if ((facts.st_mode & S_IWOTH) == 0) return Status::ok();
-  return Status(Code::invalid_argument, fmt::format("{}: everybody may write to it, so anybody could change it", shown(path)),
+  return Status(Code::invalid_argument,
+                fmt::format("{}: everybody may write to it, so anybody could change it", shown(path)),
                 fmt::format("run `chmod o-w {}`, or set plugins.allow_unsafe: true", shown(path)));
 }
 
@@ -149,7 +150,8 @@ Result<fs::path> resolve_inside(const fs::path& folder, const std::string& path)
   if (failed) return error(Code::not_found, "{}: {}", shown(base / path), failed.message());
   const fs::path inside = full.lexically_relative(base);
   if (inside.empty() || *inside.begin() == ".." || inside.is_absolute())
-    return Status(Code::invalid_argument, fmt::format("{}: leads to {}, outside its folder", shown(base / path), shown(full)),
+    return Status(Code::invalid_argument,
+                  fmt::format("{}: leads to {}, outside its folder", shown(base / path), shown(full)),
                   "keep the library beside its manifest");
   return full;
 }

@@ -47,7 +47,12 @@ ComponentHost::ComponentHost(Settings settings) : settings_(std::move(settings))
   Tables& t = *tables_;
   t.log = {sizeof t.log, 0, this, &log_write};
   t.alloc = {sizeof t.alloc, 0, this, &allocate, &release};
-  t.config = {sizeof t.config, 0, this, &get_string, &get_option<int64_t, int64_t>, &get_option<double, double>,
+  t.config = {sizeof t.config,
+              0,
+              this,
+              &get_string,
+              &get_option<int64_t, int64_t>,
+              &get_option<double, double>,
               &get_option<bool, uint32_t>};
   t.clock = {sizeof t.clock, 0, this, &now_ns};
   t.threads = {sizeof t.threads, std::max(settings_.compute_threads, 1u), this, &spawn, &stopping};
@@ -126,11 +131,13 @@ turbo_status ComponentHost::get_option(void* ctx, const char* key, Given* value)
 uint64_t ComponentHost::now_ns(void* ctx) {
   if (ctx && self_of(ctx)->settings_.services.now_ns) return self_of(ctx)->settings_.services.now_ns();
   return static_cast<uint64_t>(
-      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count());
+      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+          .count());
 }
 
 turbo_status ComponentHost::spawn(void* ctx, const char* name, void (*fn)(void*), void* argument, turbo_error* error) {
-  if (!ctx || !fn) return fill_abi_error(error, Status(Code::invalid_argument, "spawn: host and function must not be null"));
+  if (!ctx || !fn)
+    return fill_abi_error(error, Status(Code::invalid_argument, "spawn: host and function must not be null"));
   ComponentHost& self = *self_of(ctx);
   const std::string shown = name ? clean_c_text(name, 64) : "worker";
   const std::lock_guard lock(self.mutex_);
@@ -142,7 +149,8 @@ turbo_status ComponentHost::spawn(void* ctx, const char* name, void (*fn)(void*)
     self.workers_.emplace_back([&self, shown, fn, argument] { self.run_worker(shown, fn, argument); });
     ++self.running_workers_;
   } catch (const std::exception& exception) {
-    return fill_abi_error(error, turbo::error(Code::resource_exhausted, "spawn: cannot start a thread: {}", exception.what()));
+    return fill_abi_error(error,
+                          turbo::error(Code::resource_exhausted, "spawn: cannot start a thread: {}", exception.what()));
   }
   return TURBO_OK;
 }
@@ -184,7 +192,8 @@ bool ComponentHost::join_workers() {
   return true;
 }
 
-void ComponentHost::metric(const char* name, double value, void (MetricsSink::*call)(const std::string&, const std::string&, double)) {
+void ComponentHost::metric(const char* name, double value,
+                           void (MetricsSink::*call)(const std::string&, const std::string&, double)) {
   if (!settings_.services.metrics || !name) return;
   const std::string shown = clean_c_text(name, 64);
   if (!is_metric_name(shown)) return log().warn("{}: metric name '{}' is not of [a-z_]", settings_.label, shown);

@@ -61,12 +61,12 @@ class MemoryTags {
 };
 
 struct Services {
-  std::shared_ptr<spdlog::logger> log;          // null: spdlog's default logger
-  std::function<uint64_t()> now_ns;             // null: the steady clock
-  MetricsSink* metrics = nullptr;               // null: dropped
-  ModelProvider* model = nullptr;               // null: turbo.host.model/1 is not offered
-  std::function<bool()> on_engine_thread;       // null: turbo.host.thread_check/1 is not offered
-  std::shared_ptr<MemoryTags> memory;           // null: one for each resolution
+  std::shared_ptr<spdlog::logger> log;     // null: spdlog's default logger
+  std::function<uint64_t()> now_ns;        // null: the steady clock
+  MetricsSink* metrics = nullptr;          // null: dropped
+  ModelProvider* model = nullptr;          // null: turbo.host.model/1 is not offered
+  std::function<bool()> on_engine_thread;  // null: turbo.host.thread_check/1 is not offered
+  std::shared_ptr<MemoryTags> memory;      // null: one for each resolution
   std::chrono::milliseconds worker_join_limit{10000};
 };
 
@@ -84,12 +84,12 @@ struct Registry {
 class ComponentHost {
  public:
   struct Settings {
-    std::string label;                // "org.example.mine/standard", for logs and metrics
+    std::string label;  // "org.example.mine/standard", for logs and metrics
     Services services = {};
     OptionValues options = {};
     uint32_t compute_threads = 1;
-    std::vector<std::filesystem::path> files = {};  // files and folders that turbo.host.file/1 may read
-    const Registry* registry = nullptr;        // arch packs only
+    std::vector<std::filesystem::path> files = {};       // files and folders that turbo.host.file/1 may read
+    const Registry* registry = nullptr;                  // arch packs only
     const turbo_host_program* const* program = nullptr;  // drafters only; what it points to may be set later
   };
   explicit ComponentHost(Settings settings);
@@ -114,7 +114,8 @@ class ComponentHost {
   static const void* query_service(const turbo_host* host, const char* id);
   // One static function per service call; ctx is the ComponentHost.
   static void log_write(void* ctx, uint32_t level, const char* message);
-  static void* allocate(void* ctx, uint32_t memory, uint64_t bytes, uint64_t alignment, const char* tag, turbo_error* error);
+  static void* allocate(void* ctx, uint32_t memory, uint64_t bytes, uint64_t alignment, const char* tag,
+                        turbo_error* error);
   static void release(void* ctx, void* pointer);
   template <typename Held, typename Given>
   static turbo_status get_option(void* ctx, const char* key, Given* value);
@@ -125,17 +126,21 @@ class ComponentHost {
   static void counter_add(void* ctx, const char* name, double value);
   static void gauge_set(void* ctx, const char* name, double value);
   static turbo_status file_size(void* ctx, const char* path, uint64_t* bytes, turbo_error* error);
-  static turbo_status file_read(void* ctx, const char* path, uint64_t offset, void* dst, uint64_t bytes, turbo_error* error);
+  static turbo_status file_read(void* ctx, const char* path, uint64_t offset, void* dst, uint64_t bytes,
+                                turbo_error* error);
   static uint32_t on_engine_thread(void* ctx);
   static const turbo_model_facts* model_facts(void* ctx);
   static turbo_status model_tensor(void* ctx, const char* name, turbo_view* view, turbo_error* error);
   static turbo_status model_encode(void* ctx, const char* text, uint64_t text_bytes, int32_t* ids, uint64_t* n);
   static turbo_status model_token_bytes(void* ctx, int32_t id, const char** bytes, uint64_t* n);
-  static turbo_status registry_format(void* ctx, uint32_t type, const turbo_weight_format** format, void** instance, turbo_error* error);
-  static turbo_status registry_codec(void* ctx, uint32_t side, const turbo_kv_codec** codec, void** instance, turbo_error* error);
+  static turbo_status registry_format(void* ctx, uint32_t type, const turbo_weight_format** format, void** instance,
+                                      turbo_error* error);
+  static turbo_status registry_codec(void* ctx, uint32_t side, const turbo_kv_codec** codec, void** instance,
+                                     turbo_error* error);
 
   Result<std::string> allowed_file(const char* path) const;
-  void metric(const char* name, double value, void (MetricsSink::*call)(const std::string&, const std::string&, double));
+  void metric(const char* name, double value,
+              void (MetricsSink::*call)(const std::string&, const std::string&, double));
   void run_worker(const std::string& name, void (*fn)(void*), void* argument);
   spdlog::logger& log() const;
 

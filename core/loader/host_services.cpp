@@ -39,7 +39,8 @@ class RegularFile {
     RegularFile file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
     struct stat facts {};
     if (file.fd_ < 0 || ::fstat(file.fd_, &facts) != 0)
-      return error(errno == ENOENT ? Code::not_found : Code::invalid_argument, "{}: cannot open: {}", clean_text(path), std::strerror(errno));
+      return error(errno == ENOENT ? Code::not_found : Code::invalid_argument, "{}: cannot open: {}", clean_text(path),
+                   std::strerror(errno));
     if (!S_ISREG(facts.st_mode)) return error(Code::invalid_argument, "{}: expected a regular file", clean_text(path));
     file.bytes_ = static_cast<uint64_t>(facts.st_size);
     return file;
@@ -54,7 +55,8 @@ class RegularFile {
   Status read(const std::string& path, uint64_t offset, char* dst, uint64_t bytes) const {
     const auto end = checked_add(offset, bytes);
     if (!end || *end > bytes_)
-      return error(Code::invalid_argument, "{}: expected {} bytes at {} but the file has {}", clean_text(path), bytes, offset, bytes_);
+      return error(Code::invalid_argument, "{}: expected {} bytes at {} but the file has {}", clean_text(path), bytes,
+                   offset, bytes_);
     while (bytes > 0) {
       const ssize_t got = ::pread(fd_, dst, std::min<uint64_t>(bytes, 1 << 30), static_cast<off_t>(offset));
       if (got < 0 && errno == EINTR) continue;
@@ -85,20 +87,25 @@ turbo_status fill_abi_error(turbo_error* error, const Status& status) {
   return code;
 }
 
-void* ComponentHost::allocate(void* ctx, uint32_t memory, uint64_t bytes, uint64_t alignment, const char* tag, turbo_error* error) {
+void* ComponentHost::allocate(void* ctx, uint32_t memory, uint64_t bytes, uint64_t alignment, const char* tag,
+                              turbo_error* error) {
   void* pointer = nullptr;
   barrier(error, [&]() -> Status {
     if (!ctx || !tag) return Status(Code::invalid_argument, "allocate: host and tag must not be null");
     if (memory != TURBO_MEMORY_HOST)
-      return Status(Code::unsupported, "allocate: only host memory is offered here", "device memory comes from the tier's arch pack");
+      return Status(Code::unsupported, "allocate: only host memory is offered here",
+                    "device memory comes from the tier's arch pack");
     if (!std::has_single_bit(alignment) || alignment > max_alignment)
-      return turbo::error(Code::invalid_argument, "allocate: alignment: expected a power of two up to 2 MiB but found {}", alignment);
+      return turbo::error(Code::invalid_argument,
+                          "allocate: alignment: expected a power of two up to 2 MiB but found {}", alignment);
     const uint64_t granted_alignment = std::max<uint64_t>(alignment, sizeof(void*));
     const auto size = checked_align_up(std::max<uint64_t>(bytes, 1), granted_alignment);
     ComponentHost& self = *self_of(ctx);
     const std::string label = clean_c_text(tag, 64);
-    std::unique_ptr<void, void (*)(void*)> block(size ? std::aligned_alloc(granted_alignment, *size) : nullptr, &std::free);
-    if (!block) return turbo::error(Code::resource_exhausted, "allocate: {} bytes of '{}' are not available", bytes, label);
+    std::unique_ptr<void, void (*)(void*)> block(size ? std::aligned_alloc(granted_alignment, *size) : nullptr,
+                                                 &std::free);
+    if (!block)
+      return turbo::error(Code::resource_exhausted, "allocate: {} bytes of '{}' are not available", bytes, label);
     {
       const std::lock_guard lock(self.mutex_);
       self.allocations_[block.get()] = {*size, label};
@@ -117,7 +124,8 @@ void ComponentHost::release(void* ctx, void* pointer) {
   {
     const std::lock_guard lock(self.mutex_);
     const auto found = self.allocations_.find(pointer);
-    if (found == self.allocations_.end()) return self.log().error("{}: released memory that it does not own", self.settings_.label);
+    if (found == self.allocations_.end())
+      return self.log().error("{}: released memory that it does not own", self.settings_.label);
     allocation = std::move(found->second);
     self.allocations_.erase(found);
   }
@@ -143,7 +151,8 @@ Result<std::string> ComponentHost::allowed_file(const char* path) const {
     const fs::path inside = wanted.lexically_relative(base);
     if (!inside.empty() && *inside.begin() != ".." && !inside.is_absolute()) return wanted.string();
   }
-  return Status(Code::invalid_argument, fmt::format("{}: the profile does not name this file for the component", clean_c_text(path, 512)),
+  return Status(Code::invalid_argument,
+                fmt::format("{}: the profile does not name this file for the component", clean_c_text(path, 512)),
                 "name it in one of the component's options");
 }
 
@@ -157,7 +166,8 @@ turbo_status ComponentHost::file_size(void* ctx, const char* path, uint64_t* byt
   });
 }
 
-turbo_status ComponentHost::file_read(void* ctx, const char* path, uint64_t offset, void* dst, uint64_t bytes, turbo_error* error) {
+turbo_status ComponentHost::file_read(void* ctx, const char* path, uint64_t offset, void* dst, uint64_t bytes,
+                                      turbo_error* error) {
   return barrier(error, [&]() -> Status {
     if (!ctx || (!dst && bytes > 0)) return Status(Code::invalid_argument, "file: host and buffer must not be null");
     TURBO_ASSIGN(const std::string real, self_of(ctx)->allowed_file(path));
@@ -166,7 +176,9 @@ turbo_status ComponentHost::file_read(void* ctx, const char* path, uint64_t offs
   });
 }
 
-const turbo_model_facts* ComponentHost::model_facts(void* ctx) { return ctx ? self_of(ctx)->settings_.services.model->facts() : nullptr; }
+const turbo_model_facts* ComponentHost::model_facts(void* ctx) {
+  return ctx ? self_of(ctx)->settings_.services.model->facts() : nullptr;
+}
 
 turbo_status ComponentHost::model_tensor(void* ctx, const char* name, turbo_view* view, turbo_error* error) {
   return barrier(error, [&]() -> Status {
@@ -177,8 +189,10 @@ turbo_status ComponentHost::model_tensor(void* ctx, const char* name, turbo_view
 
 turbo_status ComponentHost::model_encode(void* ctx, const char* text, uint64_t text_bytes, int32_t* ids, uint64_t* n) {
   return barrier(nullptr, [&]() -> Status {
-    if (!ctx || !n || (!text && text_bytes > 0)) return Status(Code::invalid_argument, "model: text and count must not be null");
-    TURBO_ASSIGN(const std::vector<int32_t> encoded, self_of(ctx)->settings_.services.model->encode({text, text_bytes}));
+    if (!ctx || !n || (!text && text_bytes > 0))
+      return Status(Code::invalid_argument, "model: text and count must not be null");
+    TURBO_ASSIGN(const std::vector<int32_t> encoded,
+                 self_of(ctx)->settings_.services.model->encode({text, text_bytes}));
     const uint64_t capacity = ids ? *n : 0;
     *n = encoded.size();
     if (encoded.size() > capacity) return Status(Code::resource_exhausted, "model: the id buffer is too small");
@@ -197,24 +211,31 @@ turbo_status ComponentHost::model_token_bytes(void* ctx, int32_t id, const char*
   });
 }
 
-turbo_status ComponentHost::registry_format(void* ctx, uint32_t type, const turbo_weight_format** format, void** instance, turbo_error* error) {
+turbo_status ComponentHost::registry_format(void* ctx, uint32_t type, const turbo_weight_format** format,
+                                            void** instance, turbo_error* error) {
   return barrier(error, [&]() -> Status {
-    if (!ctx || !format || !instance) return Status(Code::invalid_argument, "registry: out-parameters must not be null");
+    if (!ctx || !format || !instance)
+      return Status(Code::invalid_argument, "registry: out-parameters must not be null");
     const auto& formats = self_of(ctx)->settings_.registry->weight_formats;
     const auto found = formats.find(type);
-    if (found == formats.end()) return turbo::error(Code::unsupported, "registry: no weight format was resolved for GGUF type {}", type);
+    if (found == formats.end())
+      return turbo::error(Code::unsupported, "registry: no weight format was resolved for GGUF type {}", type);
     *format = static_cast<const turbo_weight_format*>(found->second.table);
     *instance = found->second.instance;
     return Status::ok();
   });
 }
 
-turbo_status ComponentHost::registry_codec(void* ctx, uint32_t side, const turbo_kv_codec** codec, void** instance, turbo_error* error) {
+turbo_status ComponentHost::registry_codec(void* ctx, uint32_t side, const turbo_kv_codec** codec, void** instance,
+                                           turbo_error* error) {
   return barrier(error, [&]() -> Status {
     if (!ctx || !codec || !instance) return Status(Code::invalid_argument, "registry: out-parameters must not be null");
-    if (side > TURBO_KV_SIDE_V) return turbo::error(Code::invalid_argument, "registry: side: expected 0 or 1 but found {}", side);
+    if (side > TURBO_KV_SIDE_V)
+      return turbo::error(Code::invalid_argument, "registry: side: expected 0 or 1 but found {}", side);
     const Registry::Entry& entry = self_of(ctx)->settings_.registry->kv_codecs[side];
-    if (!entry.table) return turbo::error(Code::unsupported, "registry: no KV codec was resolved for side {}", side == TURBO_KV_SIDE_K ? "K" : "V");
+    if (!entry.table)
+      return turbo::error(Code::unsupported, "registry: no KV codec was resolved for side {}",
+                          side == TURBO_KV_SIDE_K ? "K" : "V");
     *codec = static_cast<const turbo_kv_codec*>(entry.table);
     *instance = entry.instance;
     return Status::ok();

@@ -4,7 +4,8 @@
 
 namespace turbo::loader {
 
-Result<std::unique_ptr<Instance>> Instance::create(const turbo_component& component, ComponentHost::Settings settings, std::string what) {
+Result<std::unique_ptr<Instance>> Instance::create(const turbo_component& component, ComponentHost::Settings settings,
+                                                   std::string what) {
   std::unique_ptr<Instance> instance(new Instance(component, std::move(what)));
   Result<const void*> table = checked_interface(component);
   if (!table) return table.status().with_context(instance->what_);
@@ -23,7 +24,8 @@ Status Instance::start() {
   if (started_) return Status::ok();
   if (stopped_) return error(Code::cancelled, "{}: start: it was stopped", what_);
   if (component_.start)
-    TURBO_RETURN_IF_ERROR(call_plugin(what_ + ": start", [&](turbo_error* error) { return component_.start(self_, error); }));
+    TURBO_RETURN_IF_ERROR(
+        call_plugin(what_ + ": start", [&](turbo_error* error) { return component_.start(self_, error); }));
   started_ = true;
   return Status::ok();
 }

@@ -15,7 +15,8 @@ namespace turbo::loader {
 class Instance {
  public:
   /// Checks the interface table, then creates. `what` names the component in messages.
-  static Result<std::unique_ptr<Instance>> create(const turbo_component& component, ComponentHost::Settings settings, std::string what);
+  static Result<std::unique_ptr<Instance>> create(const turbo_component& component, ComponentHost::Settings settings,
+                                                  std::string what);
 
   /// stop, join the workers, destroy. An instance whose workers do not end is left alone for good, and the log says so.
   ~Instance();

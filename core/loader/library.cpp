@@ -44,11 +44,12 @@ Result<const turbo_component*> check_component(const turbo_plugin& plugin, uint3
   const auto* component = reinterpret_cast<const turbo_component*>(base + size_t{index} * plugin.component_bytes);
   const auto refuse = [&](std::string_view why) { return error(Code::unsupported, "component {}: {}", index, why); };
   if (component->struct_size < component_bytes_1_0 || component->struct_size > plugin.component_bytes)
-    return refuse(fmt::format("struct_size: expected {} to {} but found {}", component_bytes_1_0, plugin.component_bytes,
-                              component->struct_size));
+    return refuse(fmt::format("struct_size: expected {} to {} but found {}", component_bytes_1_0,
+                              plugin.component_bytes, component->struct_size));
   if (!component->kind || !component->name) return refuse("kind and name must not be null");
   const std::string kind = clean_c_text(component->kind, 64), name = clean_c_text(component->name, 64);
-  if (!is_component_name(name)) return refuse(fmt::format("name: expected 1 to 32 characters of [a-z0-9_] but found '{}'", name));
+  if (!is_component_name(name))
+    return refuse(fmt::format("name: expected 1 to 32 characters of [a-z0-9_] but found '{}'", name));
   const auto& kinds = component_kinds();
   if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end())
     return refuse(fmt::format("kind: expected one of {} but found '{}'", fmt::join(kinds, ", "), kind));
@@ -59,7 +60,8 @@ Result<const turbo_component*> check_component(const turbo_plugin& plugin, uint3
   if (!component->create) missing.push_back("create");
   if (!component->destroy) missing.push_back("destroy");
   if (!component->query_interface) missing.push_back("query_interface");
-  if (!missing.empty()) return refuse(fmt::format("{} '{}': required calls are null: {}", kind, name, fmt::join(missing, ", ")));
+  if (!missing.empty())
+    return refuse(fmt::format("{} '{}': required calls are null: {}", kind, name, fmt::join(missing, ", ")));
   return component;
 }
 
@@ -70,13 +72,15 @@ Status check_header(const turbo_plugin* plugin) {
                   "install the build of the plugin that was made for this turbo");
   const uint32_t size = plugin->struct_size;
   if (size < plugin_bytes_1_0 || size > absurd_bytes)
-    return Status(Code::unsupported, fmt::format("turbo_plugin.struct_size: expected {} to {} but found {}",
-                                                 plugin_bytes_1_0, absurd_bytes, size),
-                  "rebuild the plugin against the SDK");
+    return Status(
+        Code::unsupported,
+        fmt::format("turbo_plugin.struct_size: expected {} to {} but found {}", plugin_bytes_1_0, absurd_bytes, size),
+        "rebuild the plugin against the SDK");
   if (plugin->abi_major != TURBO_ABI_MAJOR)
-    return Status(Code::unsupported,
-                  fmt::format("built for ABI {}.{}, but this turbo has ABI {}", plugin->abi_major, plugin->abi_minor, host_abi()),
-                  "install the build of the plugin that was made for this turbo");
+    return Status(
+        Code::unsupported,
+        fmt::format("built for ABI {}.{}, but this turbo has ABI {}", plugin->abi_major, plugin->abi_minor, host_abi()),
+        "install the build of the plugin that was made for this turbo");
   if (plugin->abi_minor_host > TURBO_ABI_MINOR)
     return Status(Code::unsupported,
                   fmt::format("needs a host of ABI {}.{} or later, but this turbo has ABI {}", plugin->abi_major,
@@ -85,11 +89,12 @@ Status check_header(const turbo_plugin* plugin) {
   if (!plugin->id || !plugin->version || !plugin->components)
     return error(Code::unsupported, "turbo_plugin: id, version and components must not be null");
   if (plugin->n_components == 0 || plugin->n_components > max_components)
-    return error(Code::unsupported, "n_components: expected 1 to {} but found {}", max_components, plugin->n_components);
+    return error(Code::unsupported, "n_components: expected 1 to {} but found {}", max_components,
+                 plugin->n_components);
   if (plugin->component_bytes < component_bytes_1_0 || plugin->component_bytes > absurd_bytes ||
       plugin->component_bytes % alignof(turbo_component) != 0)
-    return error(Code::unsupported, "component_bytes: expected {} to {} but found {}", component_bytes_1_0, absurd_bytes,
-                 plugin->component_bytes);
+    return error(Code::unsupported, "component_bytes: expected {} to {} but found {}", component_bytes_1_0,
+                 absurd_bytes, plugin->component_bytes);
   return Status::ok();
 }
 
@@ -115,27 +120,35 @@ const std::vector<InterfaceSpec>& interfaces() {
   using D = turbo_drafter;
   using A = turbo_arch_pack;
   static const std::vector<InterfaceSpec> specs{
-      {TURBO_KIND_WEIGHT_FORMAT, TURBO_WEIGHT_FORMAT_1, offsetof(F, matmul) + sizeof(void*),
+      {TURBO_KIND_WEIGHT_FORMAT,
+       TURBO_WEIGHT_FORMAT_1,
+       offsetof(F, matmul) + sizeof(void*),
        {MEMBER(F, types, true), MEMBER(F, packed_size, true), MEMBER(F, repack, true), MEMBER(F, decode_rows, false),
         MEMBER(F, activation_id, false), MEMBER(F, activation_bytes, false), MEMBER(F, prepare_row, false),
         MEMBER(F, matmul, false)}},
-      {TURBO_KIND_KV_CODEC, TURBO_KV_CODEC_DRAFT, offsetof(C, fingerprint) + sizeof(void*),
+      {TURBO_KIND_KV_CODEC,
+       TURBO_KV_CODEC_DRAFT,
+       offsetof(C, fingerprint) + sizeof(void*),
        {MEMBER(C, layout, true), MEMBER(C, append, false), MEMBER(C, prepare_query, false), MEMBER(C, qk_scores, false),
         MEMBER(C, pv_accumulate, false), MEMBER(C, finish_output, false), MEMBER(C, move_row, false),
         MEMBER(C, decode_row, false), MEMBER(C, fingerprint, true)}},
-      {TURBO_KIND_DRAFTER, TURBO_DRAFTER_1, offsetof(D, restore) + sizeof(void*),
+      {TURBO_KIND_DRAFTER,
+       TURBO_DRAFTER_1,
+       offsetof(D, restore) + sizeof(void*),
        {MEMBER(D, needs, true), MEMBER(D, open, true), MEMBER(D, close, true), MEMBER(D, observe, true),
         MEMBER(D, poll, true)}},
       {TURBO_KIND_SAMPLER, TURBO_SAMPLER_1, sizeof(turbo_sampler), {MEMBER(turbo_sampler, sample, true)}},
-      {TURBO_KIND_ARCH_PACK, TURBO_ARCH_PACK_DRAFT, offsetof(A, plan_explain) + sizeof(void*),
-       {MEMBER(A, device, true),      MEMBER(A, supports, true),    MEMBER(A, self_test, true),
-        MEMBER(A, weight_load, true), MEMBER(A, weight_bytes, true), MEMBER(A, weight_in_place, true),
-        MEMBER(A, weight_free, true), MEMBER(A, kv_bytes, true),    MEMBER(A, kv_create, true),
-        MEMBER(A, kv_free, true),     MEMBER(A, kv_pack, true),     MEMBER(A, kv_copy, true),
-        MEMBER(A, kv_move_row, true), MEMBER(A, kv_read, true),     MEMBER(A, kv_write, true),
-        MEMBER(A, table_create, true), MEMBER(A, table_free, true), MEMBER(A, compile, true),
-        MEMBER(A, plan_bytes, true),  MEMBER(A, plan_free, true),   MEMBER(A, run, true),
-        MEMBER(A, plan_buffer, true), MEMBER(A, plan_explain, true)}},
+      {TURBO_KIND_ARCH_PACK,
+       TURBO_ARCH_PACK_DRAFT,
+       offsetof(A, plan_explain) + sizeof(void*),
+       {MEMBER(A, device, true),       MEMBER(A, supports, true),     MEMBER(A, self_test, true),
+        MEMBER(A, weight_load, true),  MEMBER(A, weight_bytes, true), MEMBER(A, weight_in_place, true),
+        MEMBER(A, weight_free, true),  MEMBER(A, kv_bytes, true),     MEMBER(A, kv_create, true),
+        MEMBER(A, kv_free, true),      MEMBER(A, kv_pack, true),      MEMBER(A, kv_copy, true),
+        MEMBER(A, kv_move_row, true),  MEMBER(A, kv_read, true),      MEMBER(A, kv_write, true),
+        MEMBER(A, table_create, true), MEMBER(A, table_free, true),   MEMBER(A, compile, true),
+        MEMBER(A, plan_bytes, true),   MEMBER(A, plan_free, true),    MEMBER(A, run, true),
+        MEMBER(A, plan_buffer, true),  MEMBER(A, plan_explain, true)}},
   };
   return specs;
 }
@@ -145,15 +158,16 @@ const std::vector<InterfaceSpec>& interfaces() {
 
 Result<PluginView> check_plugin(const turbo_plugin* plugin) {
   TURBO_RETURN_IF_ERROR(check_header(plugin));
-  PluginView view{clean_c_text(plugin->id, 128), clean_c_text(plugin->version, 64), plugin->abi_major, plugin->abi_minor, {}};
+  PluginView view{
+      clean_c_text(plugin->id, 128), clean_c_text(plugin->version, 64), plugin->abi_major, plugin->abi_minor, {}};
   if (!is_plugin_id(view.id)) return error(Code::unsupported, "id: expected reverse DNS but found '{}'", view.id);
   for (uint32_t i = 0; i < plugin->n_components; ++i) {
     TURBO_ASSIGN(const turbo_component* component, check_component(*plugin, i));
     for (const turbo_component* known : view.components)
       if (known->tier == component->tier && std::string_view(known->kind) == component->kind &&
           std::string_view(known->name) == component->name)
-        return error(Code::unsupported, "component {} '{}' of tier {} is defined twice", component->kind, component->name,
-                     tier_name(component->tier));
+        return error(Code::unsupported, "component {} '{}' of tier {} is defined twice", component->kind,
+                     component->name, tier_name(component->tier));
     view.components.push_back(component);
   }
   return view;
@@ -169,7 +183,8 @@ Result<PluginView> open_library(const std::filesystem::path& file, uint32_t tier
     boost::system::error_code failed;
     std::string why;
     try {
-      library.load(boost::filesystem::path(file.string()), boost::dll::load_mode::rtld_now | boost::dll::load_mode::rtld_local, failed);
+      library.load(boost::filesystem::path(file.string()),
+                   boost::dll::load_mode::rtld_now | boost::dll::load_mode::rtld_local, failed);
       if (failed || !library.is_loaded()) {
         const char* text = ::dlerror();
         why = text ? clean_c_text(text) : clean_text(failed.message());
@@ -180,11 +195,13 @@ Result<PluginView> open_library(const std::filesystem::path& file, uint32_t tier
       why = "its initialiser threw";
     }
     if (!why.empty())
-      return Status(Code::unsupported, fmt::format("{}: cannot load the library: {}", shown, why), hint_for_load_failure(tier_hint));
+      return Status(Code::unsupported, fmt::format("{}: cannot load the library: {}", shown, why),
+                    hint_for_load_failure(tier_hint));
     found = mapped.emplace(file.string(), std::move(library)).first;
   }
   if (!found->second.has(TURBO_PLUGIN_QUERY_SYMBOL))
-    return Status(Code::unsupported, fmt::format("{}: symbol {} is missing: not a turbo plugin", shown, TURBO_PLUGIN_QUERY_SYMBOL),
+    return Status(Code::unsupported,
+                  fmt::format("{}: symbol {} is missing: not a turbo plugin", shown, TURBO_PLUGIN_QUERY_SYMBOL),
                   "export it with TURBO_PLUGIN of the SDK");
   if (stage) stage("query");
   const turbo_plugin* plugin = nullptr;
@@ -201,19 +218,24 @@ Result<PluginView> open_library(const std::filesystem::path& file, uint32_t tier
 
 Status check_agreement(const PluginView& plugin, const Manifest& manifest, const ManifestLibrary& library) {
   const auto differs = [](std::string_view what, std::string_view in_manifest, std::string_view in_library) {
-    return Status(Code::corrupt_input, fmt::format("{}: the manifest says '{}' but the library says '{}'", what, in_manifest, in_library),
+    return Status(Code::corrupt_input,
+                  fmt::format("{}: the manifest says '{}' but the library says '{}'", what, in_manifest, in_library),
                   "reinstall the plugin: its manifest and library are not of the same build");
   };
   if (plugin.id != manifest.id) return differs("id", manifest.id, plugin.id);
   if (plugin.version != manifest.version) return differs("version", manifest.version, plugin.version);
   if (plugin.abi_minor != manifest.abi_minor)
-    return differs("abi", fmt::format("{}.{}", manifest.abi_major, manifest.abi_minor), fmt::format("{}.{}", plugin.abi_major, plugin.abi_minor));
+    return differs("abi", fmt::format("{}.{}", manifest.abi_major, manifest.abi_minor),
+                   fmt::format("{}.{}", plugin.abi_major, plugin.abi_minor));
   std::vector<std::string> listed, built;
-  for (const ManifestComponent& c : library.components) listed.push_back(fmt::format("{}:{}:{}", c.kind, c.name, tier_name(c.tier)));
-  for (const turbo_component* c : plugin.components) built.push_back(fmt::format("{}:{}:{}", c->kind, c->name, tier_name(c->tier)));
+  for (const ManifestComponent& c : library.components)
+    listed.push_back(fmt::format("{}:{}:{}", c.kind, c.name, tier_name(c.tier)));
+  for (const turbo_component* c : plugin.components)
+    built.push_back(fmt::format("{}:{}:{}", c->kind, c->name, tier_name(c->tier)));
   std::sort(listed.begin(), listed.end());
   std::sort(built.begin(), built.end());
-  if (listed != built) return differs("components", fmt::format("{}", fmt::join(listed, ", ")), fmt::format("{}", fmt::join(built, ", ")));
+  if (listed != built)
+    return differs("components", fmt::format("{}", fmt::join(listed, ", ")), fmt::format("{}", fmt::join(built, ", ")));
   return Status::ok();
 }
 
@@ -221,7 +243,8 @@ Result<const void*> checked_interface(const turbo_component& component) {
   const std::string_view kind = component.kind;
   const auto& specs = interfaces();
   const auto spec = std::find_if(specs.begin(), specs.end(), [&](const InterfaceSpec& s) { return kind == s.kind; });
-  if (spec == specs.end()) return error(Code::unsupported, "kind '{}' has no interface", clean_c_text(component.kind, 64));
+  if (spec == specs.end())
+    return error(Code::unsupported, "kind '{}' has no interface", clean_c_text(component.kind, 64));
   const char* table = nullptr;
   try {
     table = static_cast<const char*>(component.query_interface(spec->id));
@@ -234,14 +257,16 @@ Result<const void*> checked_interface(const turbo_component& component) {
   uint32_t size;
   std::memcpy(&size, table, sizeof size);
   if (size < spec->bytes || size > absurd_bytes)
-    return error(Code::unsupported, "{}: struct_size: expected {} to {} but found {}", spec->id, spec->bytes, absurd_bytes, size);
+    return error(Code::unsupported, "{}: struct_size: expected {} to {} but found {}", spec->id, spec->bytes,
+                 absurd_bytes, size);
   std::vector<std::string_view> missing;
   for (const RequiredMember& member : spec->members) {
     const void* pointer;
     std::memcpy(&pointer, table + member.offset, sizeof pointer);
     if (!pointer && (member.every_tier || component.tier == TURBO_TIER_CPU)) missing.push_back(member.name);
   }
-  if (!missing.empty()) return error(Code::unsupported, "{}: required calls are null: {}", spec->id, fmt::join(missing, ", "));
+  if (!missing.empty())
+    return error(Code::unsupported, "{}: required calls are null: {}", spec->id, fmt::join(missing, ", "));
   return static_cast<const void*>(table);
 }
 
@@ -263,7 +288,8 @@ Status call_plugin(const std::string& what, const std::function<turbo_status(tur
     status = TURBO_INTERNAL;
   }
   if (message.empty()) message = code_name(static_cast<Code>(status));
-  return Status(static_cast<Code>(status), fmt::format("{}: {}", what, message), clean_c_text(details.hint, sizeof details.hint));
+  return Status(static_cast<Code>(status), fmt::format("{}: {}", what, message),
+                clean_c_text(details.hint, sizeof details.hint));
 }
 
 }  // namespace turbo::loader

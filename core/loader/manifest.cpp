@@ -39,19 +39,23 @@ class MapReader {
       const auto found = std::find_if(fields_.begin(), fields_.end(), [&](const Entry& e) { return e.key == key; });
       if (found == fields_.end()) {
         const std::string near = nearest_name(key, known);
-        return refuse(value.line, fmt::format("unknown key '{}'; known: {}", clean_text(key, 64), fmt::join(known, ", ")))
+        return refuse(value.line,
+                      fmt::format("unknown key '{}'; known: {}", clean_text(key, 64), fmt::join(known, ", ")))
             .with_hint(near.empty() ? "remove it" : fmt::format("did you mean '{}'?", near));
       }
       TURBO_RETURN_IF_ERROR(found->field(value));
     }
     for (const Entry& entry : fields_) {
-      const bool present = std::any_of(map_.entries.begin(), map_.entries.end(), [&](const auto& e) { return e.first == entry.key; });
+      const bool present =
+          std::any_of(map_.entries.begin(), map_.entries.end(), [&](const auto& e) { return e.first == entry.key; });
       if (entry.required && !present) return refuse(map_.line, fmt::format("key '{}' is missing", entry.key));
     }
     return Status::ok();
   }
 
-  Status refuse(int line, std::string_view why) const { return error(Code::invalid_argument, "{}:{}: {}", source_, line, why); }
+  Status refuse(int line, std::string_view why) const {
+    return error(Code::invalid_argument, "{}:{}: {}", source_, line, why);
+  }
 
  private:
   struct Entry {
@@ -75,28 +79,35 @@ class ManifestReader {
   Result<Manifest> read(const YamlValue& root) {
     Manifest manifest;
     uint32_t schema = 0;
-    TURBO_RETURN_IF_ERROR(MapReader(root, source_)
-                              .required("schema", number("schema", &schema))
-                              .required("id", text("id", 128, &manifest.id))
-                              .required("name", text("name", 128, &manifest.name))
-                              .required("version", text("version", 64, &manifest.version))
-                              .required("abi", [&](const YamlValue& value) { return read_abi(value, manifest); })
-                              .optional("vendor", text("vendor", 128, &manifest.vendor))
-                              .required("license", text("license", 128, &manifest.license))
-                              .optional("description", text("description", 1024, &manifest.description))
-                              .required("libraries", [&](const YamlValue& value) { return read_libraries(value, manifest); })
-                              .read());
+    TURBO_RETURN_IF_ERROR(
+        MapReader(root, source_)
+            .required("schema", number("schema", &schema))
+            .required("id", text("id", 128, &manifest.id))
+            .required("name", text("name", 128, &manifest.name))
+            .required("version", text("version", 64, &manifest.version))
+            .required("abi", [&](const YamlValue& value) { return read_abi(value, manifest); })
+            .optional("vendor", text("vendor", 128, &manifest.vendor))
+            .required("license", text("license", 128, &manifest.license))
+            .optional("description", text("description", 1024, &manifest.description))
+            .required("libraries", [&](const YamlValue& value) { return read_libraries(value, manifest); })
+            .read());
     if (schema != 1)
-      return refuse(root.line, fmt::format("schema: expected 1 but found {}", schema)).with_hint("install the turbo this plugin was made for");
+      return refuse(root.line, fmt::format("schema: expected 1 but found {}", schema))
+          .with_hint("install the turbo this plugin was made for");
     if (!is_plugin_id(manifest.id))
-      return refuse(root.line, fmt::format("id: expected reverse DNS of [a-z0-9_-] such as org.example.name but found '{}'", manifest.id));
+      return refuse(
+          root.line,
+          fmt::format("id: expected reverse DNS of [a-z0-9_-] such as org.example.name but found '{}'", manifest.id));
     if (!all_of_set(manifest.version, ".+-_~"))
-      return refuse(root.line, fmt::format("version: expected letters, digits and .+-_~ but found '{}'", manifest.version));
+      return refuse(root.line,
+                    fmt::format("version: expected letters, digits and .+-_~ but found '{}'", manifest.version));
     return manifest;
   }
 
  private:
-  Status refuse(int line, std::string_view why) const { return error(Code::invalid_argument, "{}:{}: {}", source_, line, why); }
+  Status refuse(int line, std::string_view why) const {
+    return error(Code::invalid_argument, "{}:{}: {}", source_, line, why);
+  }
 
   MapReader::Field text(std::string key, size_t max_bytes, std::string* out) const {
     return [this, key, max_bytes, out](const YamlValue& value) {
@@ -114,7 +125,8 @@ class ManifestReader {
       const auto [stop, failed] = std::from_chars(value.text.data(), end, *out);
       const bool leading_zero = value.text.size() > 1 && value.text[0] == '0';
       if (value.kind != YamlValue::Kind::scalar || value.quoted || failed != std::errc() || stop != end || leading_zero)
-        return refuse(value.line, fmt::format("{}: expected a whole number but found '{}'", key, clean_text(value.text, 64)));
+        return refuse(value.line,
+                      fmt::format("{}: expected a whole number but found '{}'", key, clean_text(value.text, 64)));
       return Status::ok();
     };
   }
@@ -136,11 +148,12 @@ class ManifestReader {
   Status read_libraries(const YamlValue& value, Manifest& manifest) {
     return read_list(value, "libraries", max_libraries, [&](const YamlValue& item) {
       ManifestLibrary& library = manifest.libraries.emplace_back();
-      TURBO_RETURN_IF_ERROR(MapReader(item, source_)
-                                .required("path", text("path", 255, &library.path))
-                                .optional("sha256", text("sha256", 64, &library.sha256))
-                                .required("components", [&](const YamlValue& list) { return read_components(list, manifest, library); })
-                                .read());
+      TURBO_RETURN_IF_ERROR(
+          MapReader(item, source_)
+              .required("path", text("path", 255, &library.path))
+              .optional("sha256", text("sha256", 64, &library.sha256))
+              .required("components", [&](const YamlValue& list) { return read_components(list, manifest, library); })
+              .read());
       return check_library(item.line, library);
     });
   }
@@ -177,14 +190,12 @@ class ManifestReader {
     bool has_types = false;
     const auto types = [&](const YamlValue& value) {
       has_types = true;
-      return read_list(value, "types", 64, [&](const YamlValue& type) {
-        return number("types", &component.types.emplace_back())(type);
-      });
+      return read_list(value, "types", 64,
+                       [&](const YamlValue& type) { return number("types", &component.types.emplace_back())(type); });
     };
     const auto needs = [&](const YamlValue& value) {
-      return read_list(value, "needs", 64, [&](const YamlValue& need) {
-        return text("needs", 64, &component.needs.emplace_back())(need);
-      });
+      return read_list(value, "needs", 64,
+                       [&](const YamlValue& need) { return text("needs", 64, &component.needs.emplace_back())(need); });
     };
     TURBO_RETURN_IF_ERROR(MapReader(item, source_)
                               .required("kind", text("kind", 64, &component.kind))
@@ -195,14 +206,18 @@ class ManifestReader {
                               .read());
     const std::vector<std::string>& kinds = component_kinds();
     if (std::find(kinds.begin(), kinds.end(), component.kind) == kinds.end())
-      return refuse(item.line, fmt::format("kind: expected one of {} but found '{}'", fmt::join(kinds, ", "), component.kind));
+      return refuse(item.line,
+                    fmt::format("kind: expected one of {} but found '{}'", fmt::join(kinds, ", "), component.kind));
     if (!is_component_name(component.name))
-      return refuse(item.line, fmt::format("name: expected 1 to 32 characters of [a-z0-9_] but found '{}'", component.name));
+      return refuse(item.line,
+                    fmt::format("name: expected 1 to 32 characters of [a-z0-9_] but found '{}'", component.name));
     const auto number_of_tier = tier_number(tier);
-    if (!number_of_tier) return refuse(item.line, fmt::format("tier: expected hip, generic or cpu but found '{}'", tier));
+    if (!number_of_tier)
+      return refuse(item.line, fmt::format("tier: expected hip, generic or cpu but found '{}'", tier));
     component.tier = *number_of_tier;
     const bool is_format = component.kind == "weight_format";
-    if (is_format && !has_types) return refuse(item.line, "types: a weight_format lists the GGUF type numbers it serves");
+    if (is_format && !has_types)
+      return refuse(item.line, "types: a weight_format lists the GGUF type numbers it serves");
     if (!is_format && has_types) return refuse(item.line, "types: only a weight_format has them");
     return Status::ok();
   }
@@ -219,7 +234,8 @@ const std::vector<std::string>& component_kinds() {
 
 Result<Manifest> parse_manifest(std::string_view text, const std::string& source) {
   if (text.size() > max_manifest_bytes)
-    return error(Code::resource_exhausted, "{}: expected at most {} bytes but found {}", source, max_manifest_bytes, text.size());
+    return error(Code::resource_exhausted, "{}: expected at most {} bytes but found {}", source, max_manifest_bytes,
+                 text.size());
   TURBO_ASSIGN(const YamlValue root, parse_bounded_yaml(text, source));
   return ManifestReader(source).read(root);
 }

@@ -27,18 +27,23 @@ class TreeBuilder : public YAML::EventHandler {
   void OnDocumentStart(const YAML::Mark&) override {}
   void OnDocumentEnd() override {}
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override { refuse(mark, "expected a value but found an alias"); }
-  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override { add(node(mark, YamlValue::Kind::null, "", anchor)); }
-  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, const std::string& value) override {
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    add(node(mark, YamlValue::Kind::null, "", anchor));
+  }
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                const std::string& value) override {
     YamlValue scalar = node(mark, YamlValue::Kind::scalar, tag, anchor);
     scalar.quoted = tag == "!";
     scalar.text = value;
     add(std::move(scalar));
   }
-  void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, YAML::EmitterStyle::value) override {
+  void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                       YAML::EmitterStyle::value) override {
     open(node(mark, YamlValue::Kind::list, tag, anchor), mark);
   }
   void OnSequenceEnd() override { close(); }
-  void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, YAML::EmitterStyle::value) override {
+  void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                  YAML::EmitterStyle::value) override {
     open(node(mark, YamlValue::Kind::map, tag, anchor), mark);
   }
   void OnMapEnd() override { close(); }
@@ -50,7 +55,9 @@ class TreeBuilder : public YAML::EventHandler {
     std::string key;
   };
 
-  [[noreturn]] static void refuse(const YAML::Mark& mark, std::string why) { throw Refusal{mark.line + 1, std::move(why)}; }
+  [[noreturn]] static void refuse(const YAML::Mark& mark, std::string why) {
+    throw Refusal{mark.line + 1, std::move(why)};
+  }
 
   YamlValue node(const YAML::Mark& mark, YamlValue::Kind kind, const std::string& tag, YAML::anchor_t anchor) {
     if (anchor != YAML::NullAnchor) refuse(mark, "expected a value but found an anchor");
@@ -107,7 +114,8 @@ Result<YamlValue> parse_bounded_yaml(std::string_view text, const std::string& s
   for (char c : text) {
     if (c == '\n') ++line;
     if ((static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\r') || c == 0x7F)
-      return refused(line, fmt::format("expected text but found the control byte 0x{:02x}", static_cast<unsigned char>(c)));
+      return refused(line,
+                     fmt::format("expected text but found the control byte 0x{:02x}", static_cast<unsigned char>(c)));
   }
   try {
     std::istringstream stream{std::string(text)};

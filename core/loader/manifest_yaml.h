@@ -16,7 +16,7 @@ struct YamlValue {
   int line = 0;  // from 1
   bool quoted = false;
   std::string text;
-  std::vector<YamlValue> items;                             // list
+  std::vector<YamlValue> items;                            // list
   std::vector<std::pair<std::string, YamlValue>> entries;  // map, in file order, keys distinct
 };
 

@@ -66,13 +66,15 @@ Status OptionSchema::check(const Spec& spec, const OptionValue& value) {
     const auto bound = [](const std::optional<long double>& b, const char* open) {
       return b ? fmt::format("{}", static_cast<double>(*b)) : std::string(open);
     };
-    return error(Code::invalid_argument, "expected {} to {} but found {}", bound(spec.min, "any"), bound(spec.max, "any"), option_text(value));
+    return error(Code::invalid_argument, "expected {} to {} but found {}", bound(spec.min, "any"),
+                 bound(spec.max, "any"), option_text(value));
   }
   if (!spec.choices.empty() && std::find(spec.choices.begin(), spec.choices.end(), value) == spec.choices.end()) {
     std::vector<std::string> choices;
     for (const OptionValue& choice : spec.choices) choices.push_back(option_text(choice));
     const std::string near = nearest_name(option_text(value), choices);
-    return error(Code::invalid_argument, "expected one of {} but found '{}'", fmt::join(choices, ", "), clean_text(option_text(value), 64))
+    return error(Code::invalid_argument, "expected one of {} but found '{}'", fmt::join(choices, ", "),
+                 clean_text(option_text(value), 64))
         .with_hint(near.empty() ? std::string() : fmt::format("did you mean '{}'?", near));
   }
   return Status::ok();
@@ -85,16 +87,19 @@ Status OptionSchema::parse_spec(const void* described_json, Spec& spec) {
   static const std::map<std::string, Type> types{
       {"string", Type::text}, {"int", Type::integer}, {"float", Type::real}, {"bool", Type::boolean}};
   const json type = described.value("type", json());
-  if (!type.is_string() || !types.count(type.get<std::string>())) return refuse("type: expected int, float, bool or string");
+  if (!type.is_string() || !types.count(type.get<std::string>()))
+    return refuse("type: expected int, float, bool or string");
   spec.type = types.at(type.get<std::string>());
   for (const auto& [member, value] : described.items()) {
     if (member == "type") continue;
     if (member == "doc") {
       if (!value.is_string()) return refuse("doc: expected text");
     } else if (member == "min" || member == "max") {
-      if (!value.is_number() || (spec.type != Type::integer && spec.type != Type::real)) return refuse(member + ": only numbers have it");
-      (member == "min" ? spec.min : spec.max) =
-          value.is_number_float() ? static_cast<long double>(value.get<double>()) : static_cast<long double>(value.get<int64_t>());
+      if (!value.is_number() || (spec.type != Type::integer && spec.type != Type::real))
+        return refuse(member + ": only numbers have it");
+      (member == "min" ? spec.min : spec.max) = value.is_number_float()
+                                                    ? static_cast<long double>(value.get<double>())
+                                                    : static_cast<long double>(value.get<int64_t>());
     } else if (member == "enum") {
       if (!value.is_array() || value.empty()) return refuse("enum: expected a list of values");
       for (const json& choice : value) {
@@ -118,7 +123,8 @@ Result<OptionSchema> OptionSchema::parse(const char* text, const std::string& wh
   OptionSchema schema;
   if (!text || !text[0]) return schema;
   const size_t size = strnlen(text, max_schema_bytes + 1);
-  if (size > max_schema_bytes) return error(Code::unsupported, "{}: option schema: over {} bytes", what, max_schema_bytes);
+  if (size > max_schema_bytes)
+    return error(Code::unsupported, "{}: option schema: over {} bytes", what, max_schema_bytes);
   const json parsed = json::parse(text, text + size, nullptr, false);
   if (!parsed.is_object()) return error(Code::unsupported, "{}: option schema: expected a JSON object", what);
   for (const auto& [key, described] : parsed.items()) {
@@ -137,7 +143,8 @@ Result<OptionValue> OptionSchema::read_value(const Spec& spec, const std::string
   std::optional<OptionValue> value;
   switch (spec.type) {
     case Type::text:
-      if (text.size() > max_value_bytes || text.find('\0') != std::string::npos) return expected("text of at most 4096 bytes");
+      if (text.size() > max_value_bytes || text.find('\0') != std::string::npos)
+        return expected("text of at most 4096 bytes");
       value = text;
       break;
     case Type::integer:

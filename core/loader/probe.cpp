@@ -85,10 +85,12 @@ ProbeOutcome probe_here(const turbo_component& component, const turbo_host* host
   turbo_probe_result result{};
   result.struct_size = sizeof result;
   const auto begin = std::chrono::steady_clock::now();
-  const Status status = call_plugin("probe", [&](turbo_error* error) { return component.probe(host, &facts, &result, error); });
+  const Status status =
+      call_plugin("probe", [&](turbo_error* error) { return component.probe(host, &facts, &result, error); });
   const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begin);
   ProbeOutcome outcome;
-  if (took > overtime) outcome.warning = fmt::format("probe took {} ms; at most {} ms are allowed", took.count(), overtime.count());
+  if (took > overtime)
+    outcome.warning = fmt::format("probe took {} ms; at most {} ms are allowed", took.count(), overtime.count());
   outcome.reason = clean_c_text(result.reason, sizeof result.reason);
   if (!status.is_ok()) {
     outcome.reason = status.message();

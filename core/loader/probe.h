@@ -31,10 +31,10 @@ inline constexpr const char* probe_child_flag = "--turbo-probe-child";
 
 /// What is known of one library. Components are numbered as in the library.
 struct Verdict {
-  std::string refusal;                   // the library as a whole must not be opened; empty = it may
-  std::string hint;                      // what to do about the refusal
+  std::string refusal;                  // the library as a whole must not be opened; empty = it may
+  std::string hint;                     // what to do about the refusal
   std::map<uint32_t, std::string> bad;  // components that crashed, hung or answered garbage: what happened
-  bool remembered = false;               // came from the cache
+  bool remembered = false;              // came from the cache
 };
 
 struct ProbeSettings {
@@ -53,8 +53,8 @@ Result<Verdict> probe_in_child(const FileIdentity& library, uint32_t tier_hint, 
 std::filesystem::path verdict_file(const std::filesystem::path& cache_folder, const FileIdentity& library);
 
 struct ProbeOutcome {
-  int32_t score = 0;   // 0 = unusable
-  std::string reason;  // never empty when the score is 0
+  int32_t score = 0;        // 0 = unusable
+  std::string reason;       // never empty when the score is 0
   std::string warning;      // took too long; empty = none
   bool misbehaved = false;  // threw or answered garbage, rather than saying no
 };

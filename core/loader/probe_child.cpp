@@ -110,7 +110,8 @@ void listen(int fd, Run& run, std::chrono::milliseconds limit) {
 }
 
 std::string describe_end(int status) {
-  if (WIFSIGNALED(status)) return fmt::format("crashed with signal {} ({})", WTERMSIG(status), ::strsignal(WTERMSIG(status)));
+  if (WIFSIGNALED(status))
+    return fmt::format("crashed with signal {} ({})", WTERMSIG(status), ::strsignal(WTERMSIG(status)));
   return fmt::format("ended the process with status {}", WEXITSTATUS(status));
 }
 
@@ -137,10 +138,13 @@ std::string describe_end(int status) {
   _exit(127);
 }
 
-Result<Run> run_child(const std::filesystem::path& library, uint32_t tier_hint, uint32_t first, const ProbeSettings& settings) {
+Result<Run> run_child(const std::filesystem::path& library, uint32_t tier_hint, uint32_t first,
+                      const ProbeSettings& settings) {
   int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) return error(Code::resource_exhausted, "cannot start a probe process: {}", std::strerror(errno));
-  std::vector<std::string> words{"turbo", probe_child_flag, library.string(), std::to_string(first), std::to_string(tier_hint)};
+  if (::pipe2(ends, O_CLOEXEC) != 0)
+    return error(Code::resource_exhausted, "cannot start a probe process: {}", std::strerror(errno));
+  std::vector<std::string> words{"turbo", probe_child_flag, library.string(), std::to_string(first),
+                                 std::to_string(tier_hint)};
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
@@ -159,7 +163,9 @@ Result<Run> run_child(const std::filesystem::path& library, uint32_t tier_hint, 
   if (!run.ended && !run.refused && !run.failure.empty()) ::kill(child, SIGKILL);
   int status = 0;
   siginfo_t gone{};
-  for (int waited_ms = 0; ::waitid(P_PID, static_cast<id_t>(child), &gone, WEXITED | WNOHANG | WNOWAIT) == 0 && gone.si_pid == 0; waited_ms += 5) {
+  for (int waited_ms = 0;
+       ::waitid(P_PID, static_cast<id_t>(child), &gone, WEXITED | WNOHANG | WNOWAIT) == 0 && gone.si_pid == 0;
+       waited_ms += 5) {
     if (waited_ms >= settings.step_limit.count()) ::kill(child, SIGKILL);
     ::poll(nullptr, 0, 5);
   }
@@ -188,8 +194,9 @@ int probe_child_main(int argc, char** argv) {
   if (argc != 5 || ::fcntl(report_fd, F_GETFD) < 0) return 2;
   ::fcntl(report_fd, F_SETFD, FD_CLOEXEC);
   ::signal(SIGPIPE, SIG_IGN);
-  const Result<PluginView> plugin =
-      open_library(argv[2], parse_number(argv[4]), [](const char* stage) { send({{"at", stage}}); });
+  const Result<PluginView> plugin = open_library(argv[2], parse_number(argv[4]), [](const char* stage) {
+    send({{"at", stage}});
+  });
   if (!plugin) {
     send({{"refused", plugin.status().message()}, {"hint", plugin.status().hint()}});
     _exit(0);
@@ -208,7 +215,8 @@ int probe_child_main(int argc, char** argv) {
   _exit(0);  // no static destructors of the plugin
 }
 
-Result<ChildReport> run_probe_children(const std::filesystem::path& library, uint32_t tier_hint, const ProbeSettings& settings) {
+Result<ChildReport> run_probe_children(const std::filesystem::path& library, uint32_t tier_hint,
+                                       const ProbeSettings& settings) {
   ChildReport report;
   Verdict& verdict = report.verdict;
   for (uint32_t first = 0;;) {
@@ -232,8 +240,9 @@ Result<ChildReport> run_probe_children(const std::filesystem::path& library, uin
     verdict.bad[*run.probing] = fmt::format("its probe {}", run.failure);
     first = *run.probing + 1;
     if (verdict.bad.size() >= max_bad_components) {
-      verdict.refusal = fmt::format("{}: {} of its components fail in probe; the first: {}", clean_text(library.string(), 1024),
-                                    verdict.bad.size(), verdict.bad.begin()->second);
+      verdict.refusal =
+          fmt::format("{}: {} of its components fail in probe; the first: {}", clean_text(library.string(), 1024),
+                      verdict.bad.size(), verdict.bad.begin()->second);
       return report;
     }
     if (!run.n_components || first >= *run.n_components) return report;

@@ -11,7 +11,8 @@ struct ChildReport {
 };
 
 /// Run children over the library until each component has been probed or has shown itself bad.
-Result<ChildReport> run_probe_children(const std::filesystem::path& library, uint32_t tier_hint, const ProbeSettings& settings);
+Result<ChildReport> run_probe_children(const std::filesystem::path& library, uint32_t tier_hint,
+                                       const ProbeSettings& settings);
 
 /// True once run_if_probe_child was called in this process.
 bool can_start_probe_child();

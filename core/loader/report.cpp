@@ -8,8 +8,13 @@ namespace turbo::loader {
 
 nlohmann::json Report::json() const {
   using nlohmann::json;
-  json out{{"tier", tier.empty() ? json() : json(tier)}, {"device", nullptr}, {"slots", json::array()}, {"warnings", warnings}};
-  if (device) out["device"] = {{"name", device->name}, {tier == "hip" ? "gfx" : "isa", device->isa}, {"memory_bytes", device->memory_bytes}};
+  json out{{"tier", tier.empty() ? json() : json(tier)},
+           {"device", nullptr},
+           {"slots", json::array()},
+           {"warnings", warnings}};
+  if (device)
+    out["device"] = {
+        {"name", device->name}, {tier == "hip" ? "gfx" : "isa", device->isa}, {"memory_bytes", device->memory_bytes}};
   for (const Slot& slot : slots) {
     json entry{{"slot", slot.slot}, {"chosen", nullptr}, {"rejected", json::array()}};
     if (slot.chosen)
@@ -31,7 +36,8 @@ std::string Report::text() const {
   TextTable table({"slot", "plugin", "version", "component", "tier", "score"});
   for (const Slot& slot : slots) {
     if (slot.chosen)
-      table.add({slot.slot, slot.chosen->plugin, slot.chosen->version, slot.chosen->component, slot.chosen->tier, std::to_string(slot.chosen->score)});
+      table.add({slot.slot, slot.chosen->plugin, slot.chosen->version, slot.chosen->component, slot.chosen->tier,
+                 std::to_string(slot.chosen->score)});
     else
       table.add({slot.slot, "-", "-", "-", "-", "-"});
   }

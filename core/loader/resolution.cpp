@@ -12,11 +12,12 @@ std::string instance_label(const ComponentRef& ref) { return ref.plugin->manifes
 
 Report::Chosen chosen_of(const Candidate& candidate) {
   const ComponentRef& ref = candidate.ref;
-  return {ref.plugin->manifest.id, ref.plugin->manifest.version, ref.component->name, tier_name(ref.component->tier), candidate.probe.score};
+  return {ref.plugin->manifest.id, ref.plugin->manifest.version, ref.component->name, tier_name(ref.component->tier),
+          candidate.probe.score};
 }
 
-Result<std::unique_ptr<Instance>> create_instance(const Candidate& candidate, const Resolution::State& state, const Registry* registry,
-                                                  const turbo_host_program* const* program) {
+Result<std::unique_ptr<Instance>> create_instance(const Candidate& candidate, const Resolution::State& state,
+                                                  const Registry* registry, const turbo_host_program* const* program) {
   ComponentHost::Settings settings;
   settings.label = instance_label(candidate.ref);
   settings.services = state.services;
@@ -83,12 +84,14 @@ Component<turbo_weight_format> Resolution::weight_format(uint32_t type) const {
 }
 
 Component<turbo_kv_codec> Resolution::kv_codec(uint32_t side) const {
-  return side > TURBO_KV_SIDE_V ? Component<turbo_kv_codec>{} : component_of<turbo_kv_codec>(state_->codecs[side].get());
+  return side > TURBO_KV_SIDE_V ? Component<turbo_kv_codec>{}
+                                : component_of<turbo_kv_codec>(state_->codecs[side].get());
 }
 
 Status Resolution::start() {
   for (auto& [component, instance] : state_->formats) TURBO_RETURN_IF_ERROR(instance->start());
-  for (Instance* instance : {state_->codecs[0].get(), state_->codecs[1].get(), state_->pack.get(), state_->sampler.get()})
+  for (Instance* instance :
+       {state_->codecs[0].get(), state_->codecs[1].get(), state_->pack.get(), state_->sampler.get()})
     if (instance) TURBO_RETURN_IF_ERROR(instance->start());
   return Status::ok();
 }
@@ -110,7 +113,8 @@ Status Resolution::open_drafter(const turbo_host_program* program) {
       });
       return Status::ok();
     }
-    slot.rejected.push_back({candidate.ref.plugin->manifest.id, tier_name(candidate.ref.component->tier), status.message()});
+    slot.rejected.push_back(
+        {candidate.ref.plugin->manifest.id, tier_name(candidate.ref.component->tier), status.message()});
     last = status;
   }
   slot.chosen.reset();

@@ -49,7 +49,7 @@ struct Resolution::State {
 std::string instance_label(const ComponentRef& ref);
 Report::Chosen chosen_of(const Candidate& candidate);
 /// Create with the host services that every kind gets.
-Result<std::unique_ptr<Instance>> create_instance(const Candidate& candidate, const Resolution::State& state, const Registry* registry,
-                                                  const turbo_host_program* const* program);
+Result<std::unique_ptr<Instance>> create_instance(const Candidate& candidate, const Resolution::State& state,
+                                                  const Registry* registry, const turbo_host_program* const* program);
 
 }  // namespace turbo::loader

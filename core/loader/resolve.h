@@ -119,8 +119,8 @@ class Resolution {
   /// Start formats, codecs, the pack and the sampler. Once, before weights are loaded.
   Status start();
   /// Create and start the drafter, once the target is loaded; `program` is what turbo.host.program/draft1 gives (null:
-  /// not offered) and outlives the resolution. A candidate that fails makes way for the next. Ok when the drafter is off
-  /// or nothing could serve it at resolve time; an error when all candidates failed now: the run goes on without.
+  /// not offered) and outlives the resolution. A candidate that fails makes way for the next. Ok when the drafter is
+  /// off or nothing could serve it at resolve time; an error when all candidates failed now: the run goes on without.
   Status open_drafter(const turbo_host_program* program);
   /// Stop and destroy the drafter: before the pools, weights and plans that it may hold are freed.
   void close_drafter();
@@ -139,6 +139,7 @@ class Resolution {
 /// Resolve a request against a catalog that was scanned for it. Services outlive the resolution.
 /// Errors: invalid_argument for what the user must correct (unknown names, options, duplicates without `prefer`),
 /// unsupported when no tier, or not the required one, can serve; then `report`, when given, still holds every reason.
-Result<Resolution> resolve(const Request& request, Catalog& catalog, const Services& services, ResolveMode mode, Report* report = nullptr);
+Result<Resolution> resolve(const Request& request, Catalog& catalog, const Services& services, ResolveMode mode,
+                           Report* report = nullptr);
 
 }  // namespace turbo::loader

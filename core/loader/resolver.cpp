@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <cstddef>
 
 #include "loader/library.h"
 #include "loader/text.h"
@@ -14,12 +15,11 @@ struct OpName {
   uint32_t kind;
   const char* name;
 };
-constexpr OpName op_names[] = {{TURBO_OP_EMBED, "embed"},       {TURBO_OP_RMS_NORM, "rms_norm"},
-                               {TURBO_OP_MATMUL, "matmul"},     {TURBO_OP_ADD, "add"},
-                               {TURBO_OP_ROPE, "rope"},         {TURBO_OP_KV_APPEND, "kv_append"},
-                               {TURBO_OP_ATTEND, "attend"},     {TURBO_OP_GATED_ACT, "gated_act"},
-                               {TURBO_OP_GATHER_ROWS, "gather_rows"}, {TURBO_OP_TAP, "tap"},
-                               {TURBO_OP_TOP_K, "top_k"},       {TURBO_OP_CONCAT, "concat"}};
+constexpr OpName op_names[] = {
+    {TURBO_OP_EMBED, "embed"},   {TURBO_OP_RMS_NORM, "rms_norm"},   {TURBO_OP_MATMUL, "matmul"},
+    {TURBO_OP_ADD, "add"},       {TURBO_OP_ROPE, "rope"},           {TURBO_OP_KV_APPEND, "kv_append"},
+    {TURBO_OP_ATTEND, "attend"}, {TURBO_OP_GATED_ACT, "gated_act"}, {TURBO_OP_GATHER_ROWS, "gather_rows"},
+    {TURBO_OP_TAP, "tap"},       {TURBO_OP_TOP_K, "top_k"},         {TURBO_OP_CONCAT, "concat"}};
 
 Need named(std::string slot, const char* kind, const std::string& name) {
   return {std::move(slot), kind, name, std::nullopt, fmt::format("{} '{}'", kind, clean_text(name, 64))};
@@ -30,11 +30,20 @@ Status check_types(const Instance& instance, uint32_t type) {
   const auto* table = static_cast<const turbo_weight_format*>(instance.table());
   const turbo_type_info* types = nullptr;
   uint32_t n = 0;
-  TURBO_RETURN_IF_ERROR(call_plugin(instance.what() + ": types", [&](turbo_error*) { return table->types(instance.self(), &types, &n); }));
+  TURBO_RETURN_IF_ERROR(call_plugin(instance.what() + ": types",
+                                    [&](turbo_error*) { return table->types(instance.self(), &types, &n); }));
   if (n > 1024 || (n > 0 && !types)) return error(Code::internal, "{}: types: answered {} types", instance.what(), n);
-  for (uint32_t i = 0; i < n; ++i)
-    if (types[i].type == type && types[i].block_weights > 0 && types[i].block_bytes > 0) return Status::ok();
-  return error(Code::corrupt_input, "{}: the manifest lists GGUF type {} but the library does not serve it", instance.what(), type);
+  constexpr uint32_t bytes_1_0 = offsetof(turbo_type_info, block_bytes) + sizeof(uint32_t);
+  const uint32_t stride = n > 0 ? types->struct_size : 0;
+  if (n > 0 && (stride < bytes_1_0 || stride > 4096 || stride % alignof(turbo_type_info) != 0))
+    return error(Code::internal, "{}: types: struct_size {} of its entries", instance.what(), stride);
+  for (uint32_t i = 0; i < n; ++i) {
+    const auto* info =
+        reinterpret_cast<const turbo_type_info*>(reinterpret_cast<const char*>(types) + size_t{i} * stride);
+    if (info->type == type && info->block_weights > 0 && info->block_bytes > 0) return Status::ok();
+  }
+  return error(Code::corrupt_input, "{}: the manifest lists GGUF type {} but the library does not serve it",
+               instance.what(), type);
 }
 
 }  // namespace
@@ -46,7 +55,8 @@ CatalogSettings catalog_settings(const Request& request) {
   return settings;
 }
 
-Result<Resolution> resolve(const Request& request, Catalog& catalog, const Services& services, ResolveMode mode, Report* report) {
+Result<Resolution> resolve(const Request& request, Catalog& catalog, const Services& services, ResolveMode mode,
+                           Report* report) {
   Resolver resolver(request, catalog, services, mode);
   Result<Resolution> resolution = resolver.run();
   if (report) *report = resolution ? resolution->report() : resolver.report();
@@ -61,8 +71,11 @@ Resolver::Resolver(const Request& request, Catalog& catalog, const Services& ser
   needs_.push_back({TURBO_KIND_ARCH_PACK, TURBO_KIND_ARCH_PACK, "", std::nullopt, "an arch_pack"});
   for (const WeightType& type : request.weight_types) {
     const std::string name = clean_text(type.name, 32), slot = "weight_format:" + name;
-    const bool known = std::any_of(needs_.begin(), needs_.end(), [&](const Need& need) { return need.type == type.number; });
-    if (!known) needs_.push_back({slot, TURBO_KIND_WEIGHT_FORMAT, "", type.number, fmt::format("a weight_format for {} (GGUF type {})", name, type.number)});
+    const bool known =
+        std::any_of(needs_.begin(), needs_.end(), [&](const Need& need) { return need.type == type.number; });
+    if (!known)
+      needs_.push_back({slot, TURBO_KIND_WEIGHT_FORMAT, "", type.number,
+                        fmt::format("a weight_format for {} (GGUF type {})", name, type.number)});
   }
   needs_.push_back(named("kv_codec:k", TURBO_KIND_KV_CODEC, request.kv_k));
   needs_.push_back(named("kv_codec:v", TURBO_KIND_KV_CODEC, request.kv_v));
@@ -72,7 +85,9 @@ Resolver::Resolver(const Request& request, Catalog& catalog, const Services& ser
 void Resolver::reject(const std::string& slot, const std::string& plugin, uint32_t tier, std::string reason) {
   std::vector<Report::Rejected>& rejected = state_->slot(slot).rejected;
   const std::string name = tier_name(tier);
-  const bool known = std::any_of(rejected.begin(), rejected.end(), [&](const Report::Rejected& r) { return r.plugin == plugin && r.tier == name && r.reason == reason; });
+  const bool known = std::any_of(rejected.begin(), rejected.end(), [&](const Report::Rejected& r) {
+    return r.plugin == plugin && r.tier == name && r.reason == reason;
+  });
   if (!known) rejected.push_back({plugin, name, std::move(reason)});
 }
 
@@ -103,12 +118,14 @@ Result<Resolution> Resolver::run() {
   }
   if (state_->tier == 0) return no_tier();
   if (state_->tier != tiers_.front())
-    report().warnings.push_back(fmt::format("tier {} is used instead of {}: {}", tier_name(state_->tier), tier_name(tiers_.front()), all_losses_.front()));
+    report().warnings.push_back(fmt::format("tier {} is used instead of {}: {}", tier_name(state_->tier),
+                                            tier_name(tiers_.front()), all_losses_.front()));
   list_outranked();
   TURBO_RETURN_IF_ERROR(resolve_drafter());
   std::vector<std::string>& warnings = report().warnings;
   warnings.insert(warnings.end(), experimental_.begin(), experimental_.end());
-  for (size_t i = known_warnings; i < catalog_.warnings().size(); ++i) report().warnings.push_back(catalog_.warnings()[i]);
+  for (size_t i = known_warnings; i < catalog_.warnings().size(); ++i)
+    report().warnings.push_back(catalog_.warnings()[i]);
   if (mode_ == ResolveMode::plan) {
     state_->stop_all();
     state_->destroy_all();
@@ -120,9 +137,11 @@ Result<Resolution> Resolver::run() {
 Status Resolver::no_tier() const {
   const std::string reasons = fmt::format("{}", fmt::join(all_losses_, "; "));
   if (request_.require)
-    return Status(Code::unsupported, fmt::format("required tier {} cannot be used: {}", *request_.require, reasons),
-                  "remove `require` to fall back to another tier, or mend the cause; `turbo plan` lists every candidate");
-  return Status(Code::unsupported, fmt::format("no tier can serve this model: {}", reasons), "`turbo plan` and `turbo doctor` list every candidate; " + catalog_.install_hint());
+    return Status(
+        Code::unsupported, fmt::format("required tier {} cannot be used: {}", *request_.require, reasons),
+        "remove `require` to fall back to another tier, or mend the cause; `turbo plan` lists every candidate");
+  return Status(Code::unsupported, fmt::format("no tier can serve this model: {}", reasons),
+                "`turbo plan` and `turbo doctor` list every candidate; " + catalog_.install_hint());
 }
 
 Result<bool> Resolver::try_tier(uint32_t tier) {
@@ -134,8 +153,9 @@ Result<bool> Resolver::try_tier(uint32_t tier) {
     if (found.empty()) {
       const bool refused = std::any_of(state_->slot(need.slot).rejected.begin(), state_->slot(need.slot).rejected.end(),
                                        [&](const Report::Rejected& r) { return r.tier == tier_name(tier); });
-      const std::string why = refused ? fmt::format("every plugin that provides {} for tier {} was refused", need.what, tier_name(tier))
-                                      : fmt::format("no plugin provides {} for tier {}", need.what, tier_name(tier));
+      const std::string why =
+          refused ? fmt::format("every plugin that provides {} for tier {} was refused", need.what, tier_name(tier))
+                  : fmt::format("no plugin provides {} for tier {}", need.what, tier_name(tier));
       reject(need.slot, "", tier, why + "; " + catalog_.install_hint());
       lose(need, tier, why);
     }
@@ -145,7 +165,8 @@ Result<bool> Resolver::try_tier(uint32_t tier) {
   // With a slot that nothing can fill, no library of the tier is worth loading.
   if (!losses_.empty()) {
     for (size_t i = 0; i < needs_.size(); ++i)
-      for (const ComponentRef& ref : refs[i]) reject(needs_[i].slot, ref.plugin->manifest.id, tier, fmt::format("not tried: {}", losses_.front()));
+      for (const ComponentRef& ref : refs[i])
+        reject(needs_[i].slot, ref.plugin->manifest.id, tier, fmt::format("not tried: {}", losses_.front()));
     return false;
   }
   for (size_t i = 0; i < needs_.size(); ++i) {
@@ -168,7 +189,9 @@ void Resolver::give_up(const Candidates& candidates, uint32_t tier) {
     for (const Candidate& candidate : candidates[i]) {
       const std::string& id = candidate.ref.plugin->manifest.id;
       const auto& rejected = state_->slot(needs_[i].slot).rejected;
-      const bool explained = std::any_of(rejected.begin(), rejected.end(), [&](const Report::Rejected& r) { return r.plugin == id && r.tier == tier_name(tier); });
+      const bool explained = std::any_of(rejected.begin(), rejected.end(), [&](const Report::Rejected& r) {
+        return r.plugin == id && r.tier == tier_name(tier);
+      });
       if (!explained) reject(needs_[i].slot, id, tier, fmt::format("usable, but its tier lost: {}", losses_.front()));
     }
   }
@@ -179,17 +202,21 @@ Result<bool> Resolver::build(const Candidates& candidates, uint32_t tier) {
   std::vector<const turbo_component*> formats, codecs;
   for (size_t i = 1; i < needs_.size(); ++i) {
     const Need& need = needs_[i];
-    std::unique_ptr<Instance>* slot = need.slot == "kv_codec:k" ? &state_->codecs[0] : need.slot == "kv_codec:v" ? &state_->codecs[1] : &state_->sampler;
+    std::unique_ptr<Instance>* slot = need.slot == "kv_codec:k"   ? &state_->codecs[0]
+                                      : need.slot == "kv_codec:v" ? &state_->codecs[1]
+                                                                  : &state_->sampler;
     Result<bool> built = need.type ? build_format(need, candidates[i]) : build_first(need, candidates[i], *slot);
     if (!built) return built.status();
     if (!*built) {
       lose(need, tier, state_->slot(need.slot).rejected.back().reason);
       return false;
     }
-    if (need.kind == TURBO_KIND_KV_CODEC) state_->registry.kv_codecs[need.slot == "kv_codec:v"] = {(*slot)->table(), (*slot)->self()};
+    if (need.kind == TURBO_KIND_KV_CODEC)
+      state_->registry.kv_codecs[need.slot == "kv_codec:v"] = {(*slot)->table(), (*slot)->self()};
     for (const Candidate& candidate : candidates[i]) {
       const Report::Chosen& chosen = *state_->slot(need.slot).chosen;
-      if (candidate.ref.plugin->manifest.id != chosen.plugin || candidate.ref.component->name != chosen.component) continue;
+      if (candidate.ref.plugin->manifest.id != chosen.plugin || candidate.ref.component->name != chosen.component)
+        continue;
       if (need.type) formats.push_back(candidate.component);
       if (need.kind == TURBO_KIND_KV_CODEC) codecs.push_back(candidate.component);
     }
@@ -209,13 +236,16 @@ void Resolver::choose(const Need& need, const std::vector<Candidate>& candidates
   for (size_t i = index + 1; i < candidates.size(); ++i)
     reject(need.slot, candidates[i].ref.plugin->manifest.id, candidates[i].ref.component->tier,
            candidates[i].probe.score < candidate.probe.score
-               ? fmt::format("score {} is below {} of '{}'", candidates[i].probe.score, candidate.probe.score, slot.chosen->plugin)
-               : fmt::format("same score {} as '{}', which comes first by id", candidate.probe.score, slot.chosen->plugin));
+               ? fmt::format("score {} is below {} of '{}'", candidates[i].probe.score, candidate.probe.score,
+                             slot.chosen->plugin)
+               : fmt::format("same score {} as '{}', which comes first by id", candidate.probe.score,
+                             slot.chosen->plugin));
   if (candidate.component->flags & TURBO_COMPONENT_EXPERIMENTAL)
     experimental_.push_back(fmt::format("{} is experimental", describe(candidate.ref)));
 }
 
-Result<bool> Resolver::build_first(const Need& need, const std::vector<Candidate>& candidates, std::unique_ptr<Instance>& slot) {
+Result<bool> Resolver::build_first(const Need& need, const std::vector<Candidate>& candidates,
+                                   std::unique_ptr<Instance>& slot) {
   for (size_t i = 0; i < candidates.size(); ++i) {
     TURBO_RETURN_IF_ERROR(candidates[i].option_status);
     Result<std::unique_ptr<Instance>> instance = create_instance(candidates[i], *state_, nullptr, nullptr);
@@ -255,10 +285,14 @@ Status Resolver::accept_pack(const Candidate& candidate, std::unique_ptr<Instanc
   const auto* table = static_cast<const turbo_arch_pack*>(instance->table());
   turbo_device_info device{};
   device.struct_size = sizeof device;
-  TURBO_RETURN_IF_ERROR(call_plugin(instance->what() + ": device", [&](turbo_error* error) { return table->device(instance->self(), &device, error); }));
-  TURBO_RETURN_IF_ERROR(call_plugin(instance->what() + ": self_test", [&](turbo_error* error) { return table->self_test(instance->self(), error); }));
+  TURBO_RETURN_IF_ERROR(call_plugin(instance->what() + ": device", [&](turbo_error* error) {
+    return table->device(instance->self(), &device, error);
+  }));
+  TURBO_RETURN_IF_ERROR(call_plugin(instance->what() + ": self_test",
+                                    [&](turbo_error* error) { return table->self_test(instance->self(), error); }));
   state_->device = device;
-  report().device = Report::Device{clean_c_text(device.name, sizeof device.name), clean_c_text(device.isa, sizeof device.isa), device.memory_bytes, device.threads};
+  report().device = Report::Device{clean_c_text(device.name, sizeof device.name),
+                                   clean_c_text(device.isa, sizeof device.isa), device.memory_bytes, device.threads};
   state_->pack = std::move(instance);
   list_ops(candidate);
   return Status::ok();
@@ -291,7 +325,8 @@ void Resolver::list_ops(const Candidate& pack) {
     if (status.is_ok() && supported == 1)
       slot.chosen = chosen_of(pack);
     else
-      slot.rejected.push_back({pack.ref.plugin->manifest.id, tier_name(pack.component->tier), "the pack has no such op"});
+      slot.rejected.push_back(
+          {pack.ref.plugin->manifest.id, tier_name(pack.component->tier), "the pack has no such op"});
   }
 }
 
@@ -305,9 +340,11 @@ void Resolver::list_outranked() {
       const auto listed = std::find(tiers_.begin(), tiers_.end(), tier);
       if (listed == tiers_.end())
         reject(need.slot, ref.plugin->manifest.id, tier,
-               request_.require ? fmt::format("tier {} is required", *request_.require) : fmt::format("tier {} is not in the profile's list", tier_name(tier)));
+               request_.require ? fmt::format("tier {} is required", *request_.require)
+                                : fmt::format("tier {} is not in the profile's list", tier_name(tier)));
       else if (listed > place)
-        reject(need.slot, ref.plugin->manifest.id, tier, fmt::format("tier {} comes before {}", tier_name(state_->tier), tier_name(tier)));
+        reject(need.slot, ref.plugin->manifest.id, tier,
+               fmt::format("tier {} comes before {}", tier_name(state_->tier), tier_name(tier)));
     }
 }
 
@@ -319,20 +356,25 @@ Status Resolver::resolve_drafter() {
   std::vector<Candidate>& candidates = state_->drafter_candidates;
   for (uint32_t tier : tiers) {
     TURBO_ASSIGN(const std::vector<ComponentRef> refs, installed(need, tier));
-    if (refs.empty()) reject(need.slot, "", tier, fmt::format("no plugin provides {} for tier {}", need.what, tier_name(tier)));
+    if (refs.empty())
+      reject(need.slot, "", tier, fmt::format("no plugin provides {} for tier {}", need.what, tier_name(tier)));
     for (Candidate& candidate : usable(need, refs)) {
       const Result<const void*> table = checked_interface(*candidate.component);
-      if (table) candidates.push_back(std::move(candidate));
-      else reject(need.slot, candidate.ref.plugin->manifest.id, tier, table.status().message());
+      if (table)
+        candidates.push_back(std::move(candidate));
+      else
+        reject(need.slot, candidate.ref.plugin->manifest.id, tier, table.status().message());
     }
   }
   for (const ComponentRef& ref : catalog_.components(need.kind))
     if (need.matches(*ref.component) && std::find(tiers.begin(), tiers.end(), ref.component->tier) == tiers.end())
-      reject(need.slot, ref.plugin->manifest.id, ref.component->tier, fmt::format("its tier is above {}", tier_name(state_->tier)));
+      reject(need.slot, ref.plugin->manifest.id, ref.component->tier,
+             fmt::format("its tier is above {}", tier_name(state_->tier)));
   if (candidates.empty()) {
     const std::string why = state_->slot(need.slot).rejected.back().reason;
     if (request_.require)
-      return Status(Code::unsupported, fmt::format("{} cannot be used: {}", need.what, why), "remove `require`, or set drafter: off");
+      return Status(Code::unsupported, fmt::format("{} cannot be used: {}", need.what, why),
+                    "remove `require`, or set drafter: off");
     report().warnings.push_back(fmt::format("no drafter: {}: {}", need.what, why));
     return Status::ok();
   }
@@ -343,8 +385,10 @@ Status Resolver::resolve_drafter() {
     const Candidate& other = candidates[i];
     const bool lower_tier = other.component->tier != candidates.front().component->tier;
     reject(need.slot, other.ref.plugin->manifest.id, other.component->tier,
-           lower_tier ? fmt::format("tier {} comes before {}", tier_name(candidates.front().component->tier), tier_name(other.component->tier))
-                      : fmt::format("score {} is not above {} of '{}'", other.probe.score, candidates.front().probe.score, candidates.front().ref.plugin->manifest.id));
+           lower_tier ? fmt::format("tier {} comes before {}", tier_name(candidates.front().component->tier),
+                                    tier_name(other.component->tier))
+                      : fmt::format("score {} is not above {} of '{}'", other.probe.score,
+                                    candidates.front().probe.score, candidates.front().ref.plugin->manifest.id));
   }
   return Status::ok();
 }

@@ -69,7 +69,7 @@ class Resolver {
   Catalog& catalog_;
   ResolveMode mode_;
   std::vector<uint32_t> tiers_;
-  std::vector<Need> needs_;  // of the compute tier: pack first, then formats, codecs, sampler
+  std::vector<Need> needs_;          // of the compute tier: pack first, then formats, codecs, sampler
   std::vector<std::string> losses_;  // of the tier being tried
   std::vector<std::string> all_losses_;
   std::vector<std::string> experimental_;  // warnings of what is chosen so far in this tier

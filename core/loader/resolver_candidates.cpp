@@ -16,7 +16,8 @@ Result<std::vector<ComponentRef>> Resolver::installed(const Need& need, uint32_t
   for (const ComponentRef& ref : catalog_.components(need.kind))
     if (ref.component->tier == tier && need.matches(*ref.component)) refs.push_back(ref);
   for (const ComponentRef& ref : catalog_.refused_components(need.kind))
-    if (ref.component->tier == tier && need.matches(*ref.component)) reject(need.slot, ref.plugin->manifest.id, tier, ref.plugin->refusal.message());
+    if (ref.component->tier == tier && need.matches(*ref.component))
+      reject(need.slot, ref.plugin->manifest.id, tier, ref.plugin->refusal.message());
   TURBO_RETURN_IF_ERROR(apply_prefer(need, tier, refs));
   return refs;
 }
@@ -31,13 +32,19 @@ Status Resolver::apply_prefer(const Need& need, uint32_t tier, std::vector<Compo
     if (owners.size() < 2) continue;
     const std::string key = need.kind + ":" + name;
     const auto preferred = request_.prefer.find(key);
-    if (preferred == request_.prefer.end() || std::find(owners.begin(), owners.end(), preferred->second) == owners.end())
-      return Status(Code::invalid_argument,
-                    fmt::format("{} '{}' of tier {} comes from several plugins: '{}'", need.kind, name, tier_name(tier), fmt::join(owners, "' and '")),
-                    fmt::format("choose one in the profile: plugins: {{ prefer: {{ \"{}\": {} }} }}", key, owners.front()));
+    if (preferred == request_.prefer.end() ||
+        std::find(owners.begin(), owners.end(), preferred->second) == owners.end())
+      return Status(
+          Code::invalid_argument,
+          fmt::format("{} '{}' of tier {} comes from several plugins: '{}'", need.kind, name, tier_name(tier),
+                      fmt::join(owners, "' and '")),
+          fmt::format("choose one in the profile: plugins: {{ prefer: {{ \"{}\": {} }} }}", key, owners.front()));
     for (const std::string& owner : owners)
-      if (owner != preferred->second) reject(need.slot, owner, tier, fmt::format("plugins.prefer names '{}'", preferred->second));
-    std::erase_if(refs, [&](const ComponentRef& ref) { return ref.component->name == name && ref.plugin->manifest.id != preferred->second; });
+      if (owner != preferred->second)
+        reject(need.slot, owner, tier, fmt::format("plugins.prefer names '{}'", preferred->second));
+    std::erase_if(refs, [&](const ComponentRef& ref) {
+      return ref.component->name == name && ref.plugin->manifest.id != preferred->second;
+    });
     i = static_cast<size_t>(-1);  // the list has changed: look again from its start
   }
   return Status::ok();
@@ -59,12 +66,14 @@ Status Resolver::bind_options(const Need& need, Candidate& candidate) const {
   // A weight format is one instance for all the types it serves: the options of each of them reach it.
   std::map<std::string, std::string> exact;
   for (const Need& other : needs_) {
-    const bool same = need.type ? other.kind == need.kind && other.matches(*candidate.ref.component) : other.slot == need.slot;
+    const bool same =
+        need.type ? other.kind == need.kind && other.matches(*candidate.ref.component) : other.slot == need.slot;
     if (const OptionTexts* own = same ? given(other.slot) : nullptr)
       for (const auto& [key, text] : *own) {
         if (const auto [at, fresh] = exact.emplace(key, text); !fresh && at->second != text) {
-          candidate.option_status = error(Code::invalid_argument, "{}: option '{}': two values for one instance: '{}' and '{}'", what, clean_text(key, 64),
-                                          clean_text(at->second, 64), clean_text(text, 64));
+          candidate.option_status =
+              error(Code::invalid_argument, "{}: option '{}': two values for one instance: '{}' and '{}'", what,
+                    clean_text(key, 64), clean_text(at->second, 64), clean_text(text, 64));
         }
         texts[key] = text;
       }
@@ -88,7 +97,9 @@ std::optional<Candidate> Resolver::probe(const Need& need, const ComponentRef& r
   Candidate candidate;
   candidate.ref = ref;
   const Result<const turbo_component*> opened = catalog_.open(ref);
-  if (!opened) return refuse(opened.status().hint().empty() ? opened.status().message() : opened.status().message() + "; " + opened.status().hint());
+  if (!opened)
+    return refuse(opened.status().hint().empty() ? opened.status().message()
+                                                 : opened.status().message() + "; " + opened.status().hint());
   candidate.component = *opened;
   candidate.files.push_back(ref.plugin->folder);
   if (const auto files = request_.files.find(need.slot); files != request_.files.end())
@@ -113,7 +124,8 @@ std::vector<Candidate> Resolver::usable(const Need& need, const std::vector<Comp
   for (const ComponentRef& ref : refs)
     if (std::optional<Candidate> candidate = probe(need, ref)) candidates.push_back(*std::move(candidate));
   // refs come in order of plugin id, and a stable sort keeps it among equal scores.
-  std::stable_sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) { return a.probe.score > b.probe.score; });
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.probe.score > b.probe.score; });
   return candidates;
 }
 

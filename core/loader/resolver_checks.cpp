@@ -33,7 +33,9 @@ Status Resolver::check_tiers() {
   for (const std::string& name : names) {
     const auto tier = tier_number(name);
     if (!tier)
-      return Status(Code::invalid_argument, fmt::format("{}: expected hip, generic or cpu but found '{}'", request_.require ? "require" : "tiers", clean_text(name, 64)),
+      return Status(Code::invalid_argument,
+                    fmt::format("{}: expected hip, generic or cpu but found '{}'",
+                                request_.require ? "require" : "tiers", clean_text(name, 64)),
                     did_you_mean(name, {"hip", "generic", "cpu"}, ""));
     if (std::find(tiers_.begin(), tiers_.end(), *tier) == tiers_.end()) tiers_.push_back(*tier);
   }
@@ -47,11 +49,14 @@ Status Resolver::check_name(const std::string& kind, const std::string& name) co
   // Only in a plugin that was refused: then the reason is what helps.
   for (const ComponentRef& ref : catalog_.refused_components(kind))
     if (ref.component->name == name)
-      return Status(Code::unsupported, fmt::format("{} '{}': its plugin '{}' was refused: {}", kind, name, ref.plugin->manifest.id, ref.plugin->refusal.message()),
+      return Status(Code::unsupported,
+                    fmt::format("{} '{}': its plugin '{}' was refused: {}", kind, name, ref.plugin->manifest.id,
+                                ref.plugin->refusal.message()),
                     ref.plugin->refusal.hint());
   const std::vector<std::string> known(names.begin(), names.end());
   return Status(Code::invalid_argument,
-                fmt::format("{} '{}': no plugin provides it; installed: {}", kind, clean_text(name, 64), known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", "))),
+                fmt::format("{} '{}': no plugin provides it; installed: {}", kind, clean_text(name, 64),
+                            known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", "))),
                 did_you_mean(name, known, catalog_.install_hint()));
 }
 
@@ -59,13 +64,17 @@ Status Resolver::check_prefer() const {
   for (const auto& [key, id] : request_.prefer) {
     const std::string where = fmt::format("plugins.prefer: '{}'", clean_text(key, 128));
     const size_t colon = key.find(':');
-    const std::string kind = key.substr(0, colon), name = colon == std::string::npos ? std::string() : key.substr(colon + 1);
+    const std::string kind = key.substr(0, colon),
+                      name = colon == std::string::npos ? std::string() : key.substr(colon + 1);
     const std::vector<std::string>& kinds = component_kinds();
     if (name.empty() || std::find(kinds.begin(), kinds.end(), kind) == kinds.end())
-      return Status(Code::invalid_argument, fmt::format("{}: expected kind:name with a kind of {}", where, fmt::join(kinds, ", ")), "write for example kv_codec:f16");
+      return Status(Code::invalid_argument,
+                    fmt::format("{}: expected kind:name with a kind of {}", where, fmt::join(kinds, ", ")),
+                    "write for example kv_codec:f16");
     std::vector<std::string> providers;
     for (const ComponentRef& ref : catalog_.components(kind))
-      if (ref.component->name == name && (providers.empty() || providers.back() != ref.plugin->manifest.id)) providers.push_back(ref.plugin->manifest.id);
+      if (ref.component->name == name && (providers.empty() || providers.back() != ref.plugin->manifest.id))
+        providers.push_back(ref.plugin->manifest.id);
     if (std::find(providers.begin(), providers.end(), id) == providers.end())
       return Status(Code::invalid_argument,
                     fmt::format("{}: plugin '{}' does not provide it; providers: {}", where, clean_text(id, 128),
@@ -82,13 +91,20 @@ Status Resolver::check_option_slots() const {
   for (const auto& [slot, texts] : request_.options) {
     if (texts.empty() || std::find(slots.begin(), slots.end(), slot) != slots.end()) continue;
     if (slot == TURBO_KIND_DRAFTER)
-      return Status(Code::invalid_argument, fmt::format("options for the drafter ('{}'), but the drafter is off", clean_text(texts.begin()->first, 64)), "name a drafter or remove its options");
-    return Status(Code::invalid_argument, fmt::format("options for '{}': there is no such slot; slots: {}", clean_text(slot, 64), fmt::join(slots, ", ")), did_you_mean(slot, slots, ""));
+      return Status(
+          Code::invalid_argument,
+          fmt::format("options for the drafter ('{}'), but the drafter is off", clean_text(texts.begin()->first, 64)),
+          "name a drafter or remove its options");
+    return Status(
+        Code::invalid_argument,
+        fmt::format("options for '{}': there is no such slot; slots: {}", clean_text(slot, 64), fmt::join(slots, ", ")),
+        did_you_mean(slot, slots, ""));
   }
   return Status::ok();
 }
 
-Status Resolver::check_shared_options(const std::string& kind, const std::vector<const turbo_component*>& chosen) const {
+Status Resolver::check_shared_options(const std::string& kind,
+                                      const std::vector<const turbo_component*>& chosen) const {
   const auto shared = request_.options.find(kind);
   if (shared == request_.options.end()) return Status::ok();
   std::set<std::string> known;
@@ -101,7 +117,9 @@ Status Resolver::check_shared_options(const std::string& kind, const std::vector
   for (const auto& [key, text] : shared->second)
     if (!known.count(key))
       return Status(Code::invalid_argument,
-                    fmt::format("{}: unknown option '{}'; {}", kind, clean_text(key, 64), keys.empty() ? "what was chosen has no options" : fmt::format("known: {}", fmt::join(keys, ", "))),
+                    fmt::format("{}: unknown option '{}'; {}", kind, clean_text(key, 64),
+                                keys.empty() ? "what was chosen has no options"
+                                             : fmt::format("known: {}", fmt::join(keys, ", "))),
                     did_you_mean(key, keys, "remove the option"));
   return Status::ok();
 }

@@ -5,8 +5,10 @@
 //
 // Cycles through as many rows x cols matrices as fill --megabytes of packed weights (default 240), so that a cache
 // holds none of them for the next pass. One pass = every matrix times n activation rows, outputs split evenly over
-// the threads. Prints the median and the spread of the passes, and apart from it the time to prepare one activation row.
+// the threads. Prints the median and the spread of the passes, the least CPU time of a pass's busiest thread (what is
+// left to compare when others load the machine), and the time to prepare one activation row.
 #include <dlfcn.h>
+#include <sys/mman.h>
 #include <turbo/abi/plugin.h>
 #include <turbo/abi/weight_format.h>
 
@@ -22,8 +24,6 @@
 #include <string>
 #include <thread>
 #include <vector>
-
-#include <sys/mman.h>
 
 namespace {
 
@@ -60,16 +60,26 @@ Settings parse(int argc, char** argv) {
     }
     if (i + 1 >= argc) fail(key + ": unknown option or missing value");
     const char* value = argv[++i];
-    if (key == "--type") s.type = value;
-    else if (key == "--activations") s.activations = value;
-    else if (key == "--rows") s.rows = std::strtoull(value, nullptr, 10);
-    else if (key == "--cols") s.cols = std::strtoull(value, nullptr, 10);
-    else if (key == "--megabytes") s.megabytes = std::strtoull(value, nullptr, 10);
-    else if (key == "--repeat") s.repeat = std::max<uint64_t>(1, std::strtoull(value, nullptr, 10));
-    else if (key == "--n") s.n = parse_list(value);
-    else if (key == "--threads") s.threads = parse_list(value);
-    else if (key == "--isa") setenv("TURBO_CPU_ISA", value, 1);
-    else fail(key + ": unknown option");
+    if (key == "--type")
+      s.type = value;
+    else if (key == "--activations")
+      s.activations = value;
+    else if (key == "--rows")
+      s.rows = std::strtoull(value, nullptr, 10);
+    else if (key == "--cols")
+      s.cols = std::strtoull(value, nullptr, 10);
+    else if (key == "--megabytes")
+      s.megabytes = std::strtoull(value, nullptr, 10);
+    else if (key == "--repeat")
+      s.repeat = std::max<uint64_t>(1, std::strtoull(value, nullptr, 10));
+    else if (key == "--n")
+      s.n = parse_list(value);
+    else if (key == "--threads")
+      s.threads = parse_list(value);
+    else if (key == "--isa")
+      setenv("TURBO_CPU_ISA", value, 1);
+    else
+      fail(key + ": unknown option");
   }
   return s;
 }
@@ -84,7 +94,8 @@ turbo_status get_string(void*, const char* key, const char** value) {
 turbo_status get_none(void*, const char*, int64_t*) { return TURBO_NOT_FOUND; }
 turbo_status get_none_f64(void*, const char*, double*) { return TURBO_NOT_FOUND; }
 turbo_status get_none_bool(void*, const char*, uint32_t*) { return TURBO_NOT_FOUND; }
-const turbo_host_config config = {sizeof(turbo_host_config), 0, nullptr, get_string, get_none, get_none_f64, get_none_bool};
+const turbo_host_config config = {
+    sizeof(turbo_host_config), 0, nullptr, get_string, get_none, get_none_f64, get_none_bool};
 const void* query_service(const turbo_host*, const char* id) {
   return std::strcmp(id, TURBO_HOST_CONFIG) == 0 ? &config : nullptr;
 }
@@ -99,7 +110,8 @@ struct Format {
 Format load_format(const Settings& s) {
   activations_option = s.activations;
   const std::string folder = s.type == "q1_0" ? "quant_q1g128" : "quant_basic";
-  const std::string path = std::string(TURBO_BUILD) + "/lib/turbo/plugins/" + folder + "/libturbo_" + folder + "_cpu.so";
+  const std::string path =
+      std::string(TURBO_BUILD) + "/lib/turbo/plugins/" + folder + "/libturbo_" + folder + "_cpu.so";
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library) fail(dlerror());
   const auto query = reinterpret_cast<turbo_plugin_query_fn>(dlsym(library, TURBO_PLUGIN_QUERY_SYMBOL));
@@ -133,10 +145,17 @@ std::vector<uint8_t> random_source(const Settings& s, const turbo_type_info& typ
   return source;
 }
 
+// CPU time of the calling thread: what a pass costs when others take the machine.
+double cpu_seconds() {
+  timespec t;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return double(t.tv_sec) + double(t.tv_nsec) * 1e-9;
+}
+
 // A team that spins between passes, as a decode loop's team does.
 class Team {
  public:
-  explicit Team(uint32_t n) : n_(n) {
+  explicit Team(uint32_t n) : n_(n), busy_(n * 16) {
     for (uint32_t i = 1; i < n; ++i) threads_.emplace_back([this, i] { work(i); });
   }
   ~Team() {
@@ -150,11 +169,26 @@ class Team {
     fn_ = &fn;
     pending_.store(n_ - 1);
     generation_.fetch_add(1);
-    fn(0);
+    timed(0);
     for (uint32_t spins = 0; pending_.load(std::memory_order_acquire); ++spins) relax(spins);
   }
 
+  /// Largest CPU time that a thread spent in calls since the last call of this, without its waiting.
+  double take_busy() {
+    double most = 0;
+    for (double& busy : busy_) {
+      most = std::max(most, busy);
+      busy = 0;
+    }
+    return most;
+  }
+
  private:
+  void timed(uint32_t index) {
+    const double start = cpu_seconds();
+    call_(fn_, index);
+    busy_[index * 16] += cpu_seconds() - start;
+  }
   static void relax(uint32_t spins) {
     if (spins % 4096 == 4095) std::this_thread::yield();
     __builtin_ia32_pause();
@@ -165,7 +199,7 @@ class Team {
       for (uint32_t spins = 0; (now = generation_.load(std::memory_order_acquire)) == seen; ++spins) relax(spins);
       seen = now;
       if (stop_) return;
-      call_(fn_, index);
+      timed(index);
       pending_.fetch_sub(1, std::memory_order_release);
     }
   }
@@ -176,18 +210,10 @@ class Team {
   std::atomic<bool> stop_{false};
   void (*call_)(const void*, uint32_t) = nullptr;
   const void* fn_ = nullptr;
+  std::vector<double> busy_;  // one per thread, a cache line pair apart
 };
 
-// CPU time of the calling thread: what a pass costs when others take the machine.
-double cpu_seconds() {
-  timespec t;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return double(t.tv_sec) + double(t.tv_nsec) * 1e-9;
-}
-
-double seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+double seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 struct Weights {
   std::vector<turbo_matrix> matrices;
@@ -209,7 +235,8 @@ Weights make_weights(const Settings& s, const Format& f) {
   for (uint64_t i = 0; i < n; ++i, memory += stride) {
     if (!packed_bytes)
       std::memcpy(memory, source.data(), source.size());
-    else if (f.table->repack(f.self, f.type.type, s.rows, s.cols, source.data(), source.size(), memory, 0, s.rows, &error) != TURBO_OK)
+    else if (f.table->repack(f.self, f.type.type, s.rows, s.cols, source.data(), source.size(), memory, 0, s.rows,
+                             &error) != TURBO_OK)
       fail(error.message);
     w.matrices.push_back({sizeof(turbo_matrix), f.type.type, s.rows, s.cols, memory, packed_bytes});
   }
@@ -237,30 +264,34 @@ void measure(const Settings& s, const Format& f, const Weights& w, uint32_t n_ro
   double cpu = 1e9;
   const uint64_t tiles = (s.rows + w.tile - 1) / w.tile;
   for (uint64_t pass = 0; pass <= s.repeat; ++pass) {
-    const double start = seconds(), cpu_start = cpu_seconds();
+    const double start = seconds();
     for (const turbo_matrix& matrix : w.matrices)
       team.run([&](uint32_t thread) {
         const uint64_t begin = tiles * thread / n_threads * w.tile;
         const uint64_t end = std::min<uint64_t>(tiles * (thread + 1) / n_threads * w.tile, s.rows);
         if (begin >= end) return;
-        const turbo_matmul call = {sizeof(turbo_matmul), n_rows, &matrix, activations, stride, out.data(), s.rows, begin, end};
+        const turbo_matmul call = {sizeof(turbo_matmul), n_rows, &matrix, activations, stride,
+                                   out.data(),           s.rows, begin,   end};
         f.table->matmul(f.self, &call);
       });
     if (pass) times.push_back(seconds() - start);
-    cpu = std::min(cpu, cpu_seconds() - cpu_start);
+    cpu = std::min(cpu, team.take_busy());
   }
   munmap(activations, stride * n_rows);
   std::sort(times.begin(), times.end());
   const double median = times[times.size() / 2];
   const double weights = double(s.rows) * double(s.cols) * double(w.matrices.size());
   const double gigabytes = double(w.bytes) * double(w.matrices.size()) / 1e9;
-  std::printf(s.json ? "{\"type\":\"%s\",\"activations\":\"%s\",\"rows\":%llu,\"cols\":%llu,\"n\":%u,\"threads\":%u,\"ms\":%.3f,"
-                       "\"ms_min\":%.3f,\"ms_max\":%.3f,\"cpu_ms\":%.3f,\"ms_per_row\":%.3f,\"gigabytes_per_s\":%.2f,"
-                       "\"gigaweights_per_s\":%.1f,\"prepare_row_us\":%.2f}\n"
-                     : "%s %s %llux%llu n=%-3u threads=%u  %8.3f ms (%.3f..%.3f) cpu %.3f  %7.3f ms/row  %6.2f GB/s  %8.1f Gw/s  prepare %.2f us\n",
-              s.type.c_str(), s.activations.c_str(), (unsigned long long)s.rows, (unsigned long long)s.cols, n_rows, n_threads,
-              median * 1e3, times.front() * 1e3, times.back() * 1e3, cpu * 1e3, median * 1e3 / n_rows, gigabytes / median,
-              weights * n_rows / median / 1e9, prepare * 1e6);
+  std::printf(
+      s.json
+          ? "{\"type\":\"%s\",\"activations\":\"%s\",\"rows\":%llu,\"cols\":%llu,\"n\":%u,\"threads\":%u,\"ms\":%.3f,"
+            "\"ms_min\":%.3f,\"ms_max\":%.3f,\"cpu_ms\":%.3f,\"ms_per_row\":%.3f,\"gigabytes_per_s\":%.2f,"
+            "\"gigaweights_per_s\":%.1f,\"prepare_row_us\":%.2f}\n"
+          : "%s %s %llux%llu n=%-3u threads=%u  %8.3f ms (%.3f..%.3f) cpu %.3f  %7.3f ms/row  %6.2f GB/s  %8.1f Gw/s  "
+            "prepare %.2f us\n",
+      s.type.c_str(), s.activations.c_str(), (unsigned long long)s.rows, (unsigned long long)s.cols, n_rows, n_threads,
+      median * 1e3, times.front() * 1e3, times.back() * 1e3, cpu * 1e3, median * 1e3 / n_rows, gigabytes / median,
+      weights * n_rows / median / 1e9, prepare * 1e6);
   std::fflush(stdout);
 }
 
@@ -269,7 +300,8 @@ void measure(const Settings& s, const Format& f, const Weights& w, uint32_t n_ro
 int main(int argc, char** argv) {
   const Settings settings = parse(argc, argv);
   const Format format = load_format(settings);
-  if (settings.rows == 0 || settings.cols == 0 || settings.cols % format.type.block_weights) fail("bad --rows or --cols");
+  if (settings.rows == 0 || settings.cols == 0 || settings.cols % format.type.block_weights)
+    fail("bad --rows or --cols");
   const Weights weights = make_weights(settings, format);
   for (uint32_t threads : settings.threads)
     for (uint32_t n : settings.n) measure(settings, format, weights, n, threads);

@@ -6,13 +6,13 @@
 #include <gtest/gtest.h>
 #include <turbo/abi/plugin.h>
 #include <turbo/abi/weight_format.h>
-#include <turbo/kernel/cpu_isa.hpp>
 
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <string>
+#include <turbo/kernel/cpu_isa.hpp>
 #include <vector>
 
 namespace turbo::testing {
@@ -28,7 +28,8 @@ inline std::vector<std::string> machine_isas() {
 /// 64-byte aligned bytes.
 class Buffer {
  public:
-  explicit Buffer(uint64_t bytes) : data_(static_cast<uint8_t*>(std::aligned_alloc(64, (bytes + 127) / 64 * 64)), &std::free) {
+  explicit Buffer(uint64_t bytes)
+      : data_(static_cast<uint8_t*>(std::aligned_alloc(64, (bytes + 127) / 64 * 64)), &std::free) {
     std::memset(data_.get(), 0xa5, bytes);
   }
   uint8_t* data() { return data_.get(); }
@@ -66,7 +67,8 @@ class OptionHost {
 
 /// The plugin of a folder under plugins/ (opened once, never closed).
 inline const turbo_plugin* load_plugin(const std::string& folder, uint32_t abi_major = TURBO_ABI_MAJOR) {
-  const std::string path = std::string(TURBO_BUILD) + "/lib/turbo/plugins/" + folder + "/libturbo_" + folder + "_cpu.so";
+  const std::string path =
+      std::string(TURBO_BUILD) + "/lib/turbo/plugins/" + folder + "/libturbo_" + folder + "_cpu.so";
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library) {
     ADD_FAILURE() << dlerror();
@@ -79,7 +81,8 @@ struct PackedMatrix;
 
 class Format {
  public:
-  Format(const std::string& folder, const std::string& isa, const std::string& activations = "int8") : host_(activations) {
+  Format(const std::string& folder, const std::string& isa, const std::string& activations = "int8")
+      : host_(activations) {
     setenv("TURBO_CPU_ISA", isa.c_str(), 1);
     component_ = &load_plugin(folder)->components[0];
     status = component_->create(host_.get(), &self, &error);
@@ -100,7 +103,8 @@ class Format {
   Buffer prepare(uint32_t type, const std::vector<float>& x, uint64_t cols) const {
     const uint64_t stride = table->activation_bytes(self, type, cols), n = x.size() / cols;
     Buffer buffer(stride * n);
-    for (uint64_t r = 0; r < n; ++r) table->prepare_row(self, type, x.data() + r * cols, cols, buffer.data() + r * stride);
+    for (uint64_t r = 0; r < n; ++r)
+      table->prepare_row(self, type, x.data() + r * cols, cols, buffer.data() + r * stride);
     return buffer;
   }
 
@@ -108,7 +112,8 @@ class Format {
   void matmul(const turbo_matrix& matrix, const Buffer& activations, uint32_t n, float* out, uint64_t out_stride,
               uint64_t begin, uint64_t end) const {
     const uint64_t stride = table->activation_bytes(self, matrix.type, matrix.cols);
-    const turbo_matmul call = {sizeof(turbo_matmul), n, &matrix, activations.data(), stride, out, out_stride, begin, end};
+    const turbo_matmul call = {sizeof(turbo_matmul), n,     &matrix, activations.data(), stride, out,
+                               out_stride,           begin, end};
     table->matmul(self, &call);
   }
 
@@ -134,9 +139,11 @@ class Format {
 
 /// A source matrix in the format's resident form. The source must outlive it when it is read in place.
 struct PackedMatrix {
-  PackedMatrix(Format& format, uint32_t type, uint64_t rows, uint64_t cols, const uint8_t* source, uint64_t source_bytes)
+  PackedMatrix(Format& format, uint32_t type, uint64_t rows, uint64_t cols, const uint8_t* source,
+               uint64_t source_bytes)
       : buffer(format.packed_size(type, rows, cols) == TURBO_OK ? format.bytes : 0) {
-    EXPECT_EQ(format.table->repack(format.self, type, rows, cols, source, source_bytes, buffer.data(), 0, rows, &format.error),
+    EXPECT_EQ(format.table->repack(format.self, type, rows, cols, source, source_bytes, buffer.data(), 0, rows,
+                                   &format.error),
               TURBO_OK)
         << format.error.message;
     matrix = {sizeof(turbo_matrix), type, rows, cols, format.bytes ? buffer.data() : source, format.bytes};
@@ -151,7 +158,8 @@ inline bool same_bits(float a, float b) { return std::memcmp(&a, &b, 4) == 0 || 
 inline ::testing::AssertionResult same_bits(const std::vector<float>& a, const std::vector<float>& b) {
   if (a.size() != b.size()) return ::testing::AssertionFailure() << a.size() << " and " << b.size() << " values";
   for (size_t i = 0; i < a.size(); ++i)
-    if (!same_bits(a[i], b[i])) return ::testing::AssertionFailure() << "value " << i << ": " << a[i] << " and " << b[i];
+    if (!same_bits(a[i], b[i]))
+      return ::testing::AssertionFailure() << "value " << i << ": " << a[i] << " and " << b[i];
   return ::testing::AssertionSuccess();
 }
 

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <thread>
 
 #if defined(__linux__)
 #include <linux/futex.h>
@@ -47,14 +48,16 @@ class alignas(64) Park {
       pause_core();
     }
     using Clock = std::chrono::steady_clock;
-    const auto end = Clock::now() + std::chrono::nanoseconds(spin_ns);
-    do {
+    const auto start = Clock::now();
+    for (auto now = start; now - start < std::chrono::nanoseconds(spin_ns); now = Clock::now()) {
       for (int i = 0; i < 16; ++i) {
         if (value() != old) return true;
         pause_core();
       }
-    } while (Clock::now() < end);
-    return false;
+      // On a busy machine the one waited for may sit behind this thread on the same CPU.
+      if (now - start > std::chrono::microseconds(5)) std::this_thread::yield();
+    }
+    return value() != old;
   }
 #if defined(__linux__)
   void sleep(uint32_t old) { syscall(SYS_futex, &word_, FUTEX_WAIT_PRIVATE, old, nullptr, nullptr, 0); }

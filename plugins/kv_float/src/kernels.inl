@@ -48,6 +48,13 @@ bool encode(const float* src, uint64_t n, uint8_t* row) {
   return true;
 }
 
+// Tile loops must unroll so that accumulators live in registers; -O2 alone does not.
+#if defined(__clang__)
+#define TURBO_UNROLL _Pragma("unroll")
+#else
+#define TURBO_UNROLL _Pragma("GCC unroll 16")
+#endif
+
 #if TURBO_VEC_WIDTH == 512
 constexpr int kPairKeys = 8, kSingleKeys = 16, kOutChunks = 8;
 #elif TURBO_VEC_WIDTH == 256
@@ -61,24 +68,31 @@ template <class E, int NQ, int NK>
 void score_tile(const KeyRun& run, uint64_t first, const float* queries, uint64_t query_stride, float* scores, uint64_t score_stride) {
   using Stored = typename E::Stored;
   const Stored* key[NK];
+  TURBO_UNROLL
   for (int k = 0; k < NK; ++k) {
     const uint64_t row = first + k < run.n_rows ? first + k : run.n_rows - 1;
     key[k] = reinterpret_cast<const Stored*>(run.rows + row * run.pitch);
   }
   Vec16 acc[NQ * NK];
+  TURBO_UNROLL
   for (int i = 0; i < NQ * NK; ++i) acc[i] = zero();
   const uint64_t whole = run.head_dim / 16 * 16, rest = run.head_dim - whole;
   for (uint64_t j = 0; j < whole; j += 16) {
     Vec16 q[NQ];
+    TURBO_UNROLL
     for (int a = 0; a < NQ; ++a) q[a] = load(queries + a * query_stride + j);
+    TURBO_UNROLL
     for (int k = 0; k < NK; ++k) {
       const Vec16 x = E::load(key[k] + j);
+      TURBO_UNROLL
       for (int a = 0; a < NQ; ++a) acc[a * NK + k] = fma(q[a], x, acc[a * NK + k]);
     }
   }
   if (rest)
+    TURBO_UNROLL
     for (int k = 0; k < NK; ++k) {
       const Vec16 x = E::load_n(key[k] + whole, rest);
+      TURBO_UNROLL
       for (int a = 0; a < NQ; ++a)
         acc[a * NK + k] = fma_n(load_n(queries + a * query_stride + whole, rest), x, acc[a * NK + k], rest);
     }
@@ -87,6 +101,7 @@ void score_tile(const KeyRun& run, uint64_t first, const float* queries, uint64_
   else
     for (int i = 0; i < NQ * NK; ++i) sums[i] = sum_lanes(acc[i]);
   const uint64_t left = run.n_rows - first, n = left < NK ? left : NK;
+  TURBO_UNROLL
   for (int a = 0; a < NQ; ++a)
     for (uint64_t k = 0; k < n; ++k) scores[a * score_stride + first + k] = sums[a * NK + k];
 }
@@ -107,18 +122,25 @@ template <class E, int NQ, int NC>
 void value_tile(const KeyRun& run, uint64_t first, uint64_t rest, const float* weights, uint64_t weight_stride, float* out,
                 uint64_t out_stride) {
   Vec16 acc[NQ * NC];
+  TURBO_UNROLL
   for (int a = 0; a < NQ; ++a)
+    TURBO_UNROLL
     for (int c = 0; c < NC; ++c) acc[a * NC + c] = load(out + a * out_stride + first + c * 16);
   for (uint64_t i = 0; i < run.n_rows; ++i) {
     const typename E::Stored* value = reinterpret_cast<const typename E::Stored*>(run.rows + i * run.pitch) + first;
     Vec16 w[NQ];
+    TURBO_UNROLL
     for (int a = 0; a < NQ; ++a) w[a] = set1(weights[a * weight_stride + i]);
+    TURBO_UNROLL
     for (int c = 0; c < NC; ++c) {
       const Vec16 x = rest ? E::load_n(value, rest) : E::load(value + c * 16);
+      TURBO_UNROLL
       for (int a = 0; a < NQ; ++a) acc[a * NC + c] = fma(w[a], x, acc[a * NC + c]);
     }
   }
+  TURBO_UNROLL
   for (int a = 0; a < NQ; ++a)
+    TURBO_UNROLL
     for (int c = 0; c < NC; ++c) store(out + a * out_stride + first + c * 16, acc[a * NC + c]);
 }
 

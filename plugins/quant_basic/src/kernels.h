@@ -4,13 +4,12 @@
 // shared inline function could otherwise be taken from the wrong one.
 #pragma once
 
-#include <turbo/abi/weight_format.h>
-#include <turbo/kernel/half.h>
-
 #include <float.h>
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
+#include <turbo/abi/weight_format.h>
+#include <turbo/kernel/half.h>
 
 namespace turbo::basic {
 

@@ -76,8 +76,8 @@ static inline __attribute__((always_inline)) void group_dots(const uint8_t* code
     const __m256i low = _mm256_and_si256(w, nibble), high = _mm256_and_si256(_mm256_srli_epi16(w, 4), nibble);
     for (int r = 0; r < R; ++r) {
       const int8_t* q = x[r].q + g * kGroup + 4 * i;
-      const __m256i pairs = _mm256_add_epi16(_mm256_maddubs_epi16(low, four_inputs(q)),
-                                             _mm256_maddubs_epi16(high, four_inputs(q + 16)));
+      const __m256i pairs =
+          _mm256_add_epi16(_mm256_maddubs_epi16(low, four_inputs(q)), _mm256_maddubs_epi16(high, four_inputs(q + 16)));
       sum[r] = _mm256_add_epi16(sum[r], pairs);
     }
   }
@@ -96,7 +96,8 @@ void tile_i8(const turbo_matmul* a, uint64_t row, uint64_t tile, float* acc, uin
     for (uint64_t g = 0; g < a->matrix->cols / kGroup; ++g) {
       __m256i sum[R];
       group_dots<Type, R>(first.codes + g * group_code_bytes(Type) + 32 * half, x, g, sum);
-      const __m256 s = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)(first.scales + g * kGroupScaleBytes + 16 * half)));
+      const __m256 s =
+          _mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)(first.scales + g * kGroupScaleBytes + 16 * half)));
       for (int r = 0; r < R; ++r) {
         const __m256 scale = _mm256_mul_ps(s, _mm256_set1_ps(x[r].scale[g]));
         total[r] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sum[r]), scale, total[r]);

@@ -1,7 +1,8 @@
-// Component weight_format/basic on the CPU tier: options, checks and the function table over the kernels.
+// Component weight_format/basic on the CPU tier: options and checks over the kernels.
 // An instance is immutable after creation, so every call may come from any thread.
 #include <turbo/kernel/cpu_isa.hpp>
 #include <turbo/plugin.hpp>
+#include <turbo/weight_format.hpp>
 
 #include "layout.h"
 
@@ -13,8 +14,10 @@ constexpr const char* kOptions =
      "doc": "q8_0 and q4_0 only. int8: activations rounded to 8 bits per group of 32; f32: kept as they are, the slower reference"}})";
 
 constexpr turbo_type_info kTypes[] = {
-    {sizeof(turbo_type_info), TURBO_TYPE_F32, "f32", 1, 4},    {sizeof(turbo_type_info), TURBO_TYPE_F16, "f16", 1, 2},
-    {sizeof(turbo_type_info), TURBO_TYPE_BF16, "bf16", 1, 2},  {sizeof(turbo_type_info), TURBO_TYPE_Q8_0, "q8_0", 32, 34},
+    {sizeof(turbo_type_info), TURBO_TYPE_F32, "f32", 1, 4},
+    {sizeof(turbo_type_info), TURBO_TYPE_F16, "f16", 1, 2},
+    {sizeof(turbo_type_info), TURBO_TYPE_BF16, "bf16", 1, 2},
+    {sizeof(turbo_type_info), TURBO_TYPE_Q8_0, "q8_0", 32, 34},
     {sizeof(turbo_type_info), TURBO_TYPE_Q4_0, "q4_0", 32, 18},
 };
 constexpr uint32_t kFloatTile = 4;
@@ -31,8 +34,8 @@ const Kernels* kernels_of(CpuIsa isa) {
 const turbo_type_info& info_of(uint32_t type) {
   for (const turbo_type_info& info : kTypes)
     if (info.type == type) return info;
-  throw Failure(TURBO_UNSUPPORTED,
-                "basic: tensor type " + std::to_string(type) + " is not served, only 0 (F32), 1 (F16), 2 (Q4_0), 8 (Q8_0), 30 (BF16)");
+  throw Failure(TURBO_UNSUPPORTED, "basic: tensor type " + std::to_string(type) +
+                                       " is not served, only 0 (F32), 1 (F16), 2 (Q4_0), 8 (Q8_0), 30 (BF16)");
 }
 
 // Bytes of the source and of the packed form (0: read in place); throws on shapes this format cannot hold.
@@ -46,7 +49,8 @@ Sizes checked_sizes(uint32_t type, uint64_t rows, uint64_t cols) {
   const std::string shape = std::to_string(rows) + " x " + std::to_string(cols);
   if (rows == 0 || cols == 0 || cols % info.block_weights != 0)
     throw Failure(TURBO_INVALID_ARGUMENT, std::string("basic: a ") + info.name + " matrix of " + shape +
-                                              " is not a whole number of blocks of " + std::to_string(info.block_weights));
+                                              " is not a whole number of blocks of " +
+                                              std::to_string(info.block_weights));
   Sizes sizes{};
   sizes.tile = is_packed(type) ? kTile : kFloatTile;
   uint64_t padded_rows = 0, row_bytes = 0, padded_bytes = 0;
@@ -59,7 +63,7 @@ Sizes checked_sizes(uint32_t type, uint64_t rows, uint64_t cols) {
   return sizes;
 }
 
-class BasicFormat {
+class BasicFormat final : public WeightFormat<BasicFormat> {
  public:
   explicit BasicFormat(const Host& host) {
     const CpuIsaChoice choice = choose_cpu_isa();
@@ -69,7 +73,8 @@ class BasicFormat {
       throw Failure(TURBO_INVALID_ARGUMENT, "basic: activations is \"" + activations + "\"", "use int8 or f32");
     kernels_ = kernels_of(choice.isa);
     int8_ = activations == "int8";
-    host.log(TURBO_LOG_DEBUG, std::string("basic kernels: ") + cpu_isa_name(choice.isa) + ", activations " + activations);
+    host.log(TURBO_LOG_DEBUG,
+             std::string("basic kernels: ") + cpu_isa_name(choice.isa) + ", activations " + activations);
   }
 
   static void probe(const Host&, const turbo_probe_facts&, Probe& answer) {
@@ -78,81 +83,58 @@ class BasicFormat {
     answer.reason = choice.problem.empty() ? cpu_isa_name(choice.isa) : choice.problem;
   }
 
-  static const void* interface(std::string_view id);
+  std::span<const turbo_type_info> types() const override { return kTypes; }
 
-  void packed_size(uint32_t type, uint64_t rows, uint64_t cols, uint64_t* bytes, uint64_t* alignment, uint32_t* tile) const {
+  PackedSize packed_size(uint32_t type, uint64_t rows, uint64_t cols) const override {
     const Sizes sizes = checked_sizes(type, rows, cols);
-    *bytes = sizes.packed;
-    *alignment = is_packed(type) ? 64 : 1;
-    *tile = sizes.tile;
+    return {sizes.packed, is_packed(type) ? 64u : 1u, sizes.tile};
   }
 
   // Types read in place have nothing to write; the checks hold for them too.
-  void repack(uint32_t type, uint64_t rows, uint64_t cols, const void* source, uint64_t source_bytes, void* packed,
-              uint64_t row_begin, uint64_t row_end) const {
+  void repack(uint32_t type, uint64_t rows, uint64_t cols, std::span<const std::byte> source, void* packed,
+              uint64_t row_begin, uint64_t row_end) const override {
     const Sizes sizes = checked_sizes(type, rows, cols);
-    if (source_bytes < sizes.source)
+    if (source.size() < sizes.source)
       throw Failure(TURBO_CORRUPT_INPUT,
                     "basic: tensor data ends early: " + std::to_string(sizes.source) + " bytes needed, " +
-                        std::to_string(source_bytes) + " present",
+                        std::to_string(source.size()) + " present",
                     "fetch the model file again");
     const bool aligned = row_begin % sizes.tile == 0 && (row_end % sizes.tile == 0 || row_end == rows);
     if (row_begin > row_end || row_end > rows || !aligned)
-      throw Failure(TURBO_INVALID_ARGUMENT, "basic: rows " + std::to_string(row_begin) + " to " + std::to_string(row_end) +
-                                                " are no tile-aligned range of the matrix");
+      throw Failure(TURBO_INVALID_ARGUMENT, "basic: rows " + std::to_string(row_begin) + " to " +
+                                                std::to_string(row_end) + " are no tile-aligned range of the matrix");
     if (is_packed(type))
-      repack_rows(type, static_cast<const uint8_t*>(source), rows, cols, row_begin, row_end, static_cast<uint8_t*>(packed));
+      repack_rows(type, reinterpret_cast<const uint8_t*>(source.data()), rows, cols, row_begin, row_end,
+                  static_cast<uint8_t*>(packed));
   }
 
   bool int8(uint32_t type) const { return int8_ && is_packed(type); }
 
-  uint64_t activation_bytes(uint32_t type, uint64_t cols) const {
+  void decode_rows(const turbo_matrix& matrix, uint64_t row_begin, uint64_t row_end,
+                   float* dst) const noexcept override {
+    basic::decode_rows(matrix, row_begin, row_end, dst);
+  }
+
+  const char* activation_id(uint32_t type) const noexcept override { return int8(type) ? "basic:i8g32" : "f32"; }
+
+  uint64_t activation_bytes(uint32_t type, uint64_t cols) const noexcept override {
     return int8(type) ? activation_i8_bytes(cols) : round_up(cols * sizeof(float), 64);
   }
 
-  void prepare_row(uint32_t type, const float* x, uint64_t cols, void* dst) const {
+  void prepare_row(uint32_t type, const float* x, uint64_t cols, void* dst) const noexcept override {
     if (int8(type)) return kernels_->prepare_i8(x, cols, dst);
     memcpy(dst, x, cols * sizeof(float));
     memset(static_cast<float*>(dst) + cols, 0, round_up(cols * sizeof(float), 64) - cols * sizeof(float));
   }
 
-  void matmul(const turbo_matmul* args) const {
-    if (args->out_begin < args->out_end) (int8(args->matrix->type) ? kernels_->matmul_i8 : kernels_->matmul_f32)(args);
+  void matmul(const turbo_matmul& args) const noexcept override {
+    if (args.out_begin < args.out_end) (int8(args.matrix->type) ? kernels_->matmul_i8 : kernels_->matmul_f32)(&args);
   }
 
  private:
   const Kernels* kernels_;
   bool int8_;
 };
-
-const BasicFormat& of(void* self) { return *static_cast<BasicFormat*>(self); }
-
-constexpr turbo_weight_format kTable = {
-    sizeof(turbo_weight_format),
-    0,
-    [](void*, const turbo_type_info** types, uint32_t* n) -> turbo_status {
-      *types = kTypes;
-      *n = sizeof kTypes / sizeof kTypes[0];
-      return TURBO_OK;
-    },
-    [](void* self, uint32_t type, uint64_t rows, uint64_t cols, uint64_t* bytes, uint64_t* alignment, uint32_t* tile,
-       turbo_error* error) -> turbo_status {
-      return guarded(error, [&] { of(self).packed_size(type, rows, cols, bytes, alignment, tile); });
-    },
-    [](void* self, uint32_t type, uint64_t rows, uint64_t cols, const void* source, uint64_t source_bytes, void* packed,
-       uint64_t row_begin, uint64_t row_end, turbo_error* error) -> turbo_status {
-      return guarded(error, [&] { of(self).repack(type, rows, cols, source, source_bytes, packed, row_begin, row_end); });
-    },
-    [](void*, const turbo_matrix* matrix, uint64_t row_begin, uint64_t row_end, float* dst) {
-      decode_rows(*matrix, row_begin, row_end, dst);
-    },
-    [](void* self, uint32_t type) -> const char* { return of(self).int8(type) ? "basic:i8g32" : "f32"; },
-    [](void* self, uint32_t type, uint64_t cols) -> uint64_t { return of(self).activation_bytes(type, cols); },
-    [](void* self, uint32_t type, const float* x, uint64_t cols, void* dst) { of(self).prepare_row(type, x, cols, dst); },
-    [](void* self, const turbo_matmul* args) { of(self).matmul(args); },
-};
-
-const void* BasicFormat::interface(std::string_view id) { return id == TURBO_WEIGHT_FORMAT_1 ? &kTable : nullptr; }
 
 }  // namespace
 }  // namespace turbo::basic

@@ -16,7 +16,8 @@ struct Pass {
   uint64_t n_blocks;
   float* acc;
   uint64_t acc_stride;
-  bool first;  // sums start at 0
+  bool first;               // sums start at 0
+  uint64_t prefetch_bytes;  // how far ahead of each weight to fetch, 0 for not at all
 };
 
 struct DriverShape {
@@ -30,6 +31,7 @@ struct Job {
   const turbo_matmul* args;
   const DriverShape* shape;
   uint64_t n_blocks;
+  bool streaming;  // weights come from memory, not from a cache
 };
 
 static inline uint64_t smaller(uint64_t a, uint64_t b) { return a < b ? a : b; }
@@ -53,6 +55,7 @@ static inline void run(const Job& job, uint64_t row, uint64_t n_rows, uint64_t t
   p.acc = acc;
   p.acc_stride = acc_stride;
   p.first = block == 0;
+  p.prefetch_bytes = row ? 0 : job.streaming ? n_tiles * p.tile_bytes : n * kTileBlockBytes;
   job.shape->run(p, n_rows, n_tiles);
 }
 
@@ -99,9 +102,9 @@ static inline void matmul_ragged(const Job& job, uint64_t tile) {
 
 static inline void drive(const turbo_matmul* args, const DriverShape& shape) {
   if (args->out_begin >= args->out_end) return;
-  const Job job = {args, &shape, args->matrix->cols / kBlock};
+  const Job job = {args, &shape, args->matrix->cols / kBlock, args->n_rows <= 16};
   const uint64_t tile_begin = args->out_begin / kTile, full_end = args->out_end / kTile;
-  if (args->n_rows <= 16)
+  if (job.streaming)
     matmul_streaming(job, tile_begin, full_end);
   else
     matmul_blocked(job, tile_begin, full_end);

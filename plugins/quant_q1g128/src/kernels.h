@@ -4,13 +4,12 @@
 // shared inline function could otherwise be taken from the wrong one.
 #pragma once
 
-#include <turbo/abi/weight_format.h>
-#include <turbo/kernel/half.h>
-
 #include <float.h>
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
+#include <turbo/abi/weight_format.h>
+#include <turbo/kernel/half.h>
 
 namespace turbo::q1 {
 
@@ -23,15 +22,17 @@ constexpr uint64_t kTileBlockBytes = 576;  // with its 32 f16 scales after them:
 // Packed form: tile after tile of 32 rows (the last one filled up with zero scales), in a tile block after block,
 // in a block 512 bytes of signs and 32 f16 scales in row order. The signs come in one of two orders:
 enum class Layout {
-  words,  // 8 x (16-bit word i of each of the 32 rows): word i holds inputs 16i .. 16i+15, low bit first
+  words,  // 8 x (16-bit word i of each of the 32 rows, rows at word_slot(row)): word i holds inputs 16i .. 16i+15
   bytes,  // 16 x (byte i of each of the 32 rows), rows at byte_slot(row): byte i holds inputs 8i .. 8i+7
 };
 
+// Place of a row among the 32 words of Layout::words: even places hold rows 0..15, odd ones rows 16..31, so that
+// widening the even or the odd 16-bit sums gives rows in order.
+static inline uint64_t word_slot(uint64_t row) { return (row & 15u) << 1 | row >> 4; }
+
 // Place of a row among the 32 bytes of Layout::bytes: unpacking byte pairs inside 128-bit lanes then gives rows
 // 0..15 and 16..31 in order.
-static inline uint64_t byte_slot(uint64_t row) {
-  return (row & 7u) | ((row & 8u) << 1) | ((row & 16u) >> 1);
-}
+static inline uint64_t byte_slot(uint64_t row) { return (row & 7u) | ((row & 8u) << 1) | ((row & 16u) >> 1); }
 
 struct Kernels {
   Layout layout;

@@ -92,7 +92,9 @@ void prepare_i8(const float* x, uint64_t cols, void* dst) {
   }
 }
 
-static inline __m256i table_at(const uint8_t* p) { return _mm256_broadcastsi128_si256(_mm_load_si128((const __m128i*)p)); }
+static inline __m256i table_at(const uint8_t* p) {
+  return _mm256_broadcastsi128_si256(_mm_load_si128((const __m128i*)p));
+}
 
 // sum[0] (rows 0..15) and sum[1] (rows 16..31) += table[nibble].
 static inline __attribute__((always_inline)) void look_up(__m256i (&sum)[2], __m256i nibble, const uint8_t* tables) {

@@ -1,4 +1,4 @@
-// AVX-512 (F, BW, VL, DQ). Layout::words, one vector lane per output row.
+// AVX-512 (F, BW, VL, DQ). Layout::words, one 16-bit lane per output row.
 //
 // The int8 product looks sums up instead of multiplying. A 16-bit word of signs is three indices: inputs 0..4, 5..9 and
 // 10..15 of the word. For each of them the activation row holds a table of all sums +-q (32, 32 and 64 16-bit
@@ -97,12 +97,14 @@ void prepare_i8(const float* x, uint64_t cols, void* dst) {
   }
 }
 
-// Keeps the compiler from moving work on `v` across this point: without it, it hoists every look-up of a word and spills.
+// Keeps the compiler from moving work on `v` across this point: without it, it hoists every look-up of a word and
+// spills.
 static inline __attribute__((always_inline)) void pin(__m512i& v) { asm volatile("" : "+v"(v)); }
 
 // sum[w] += table[index[w]] for W tiles.
 template <int W>
-static inline __attribute__((always_inline)) void look_up(__m512i (&sum)[W], const __m512i (&index)[W], const uint8_t* at) {
+static inline __attribute__((always_inline)) void look_up(__m512i (&sum)[W], const __m512i (&index)[W],
+                                                          const uint8_t* at) {
   __m512i table = _mm512_load_si512(at);
   pin(table);
 #pragma GCC unroll 4
@@ -112,7 +114,8 @@ static inline __attribute__((always_inline)) void look_up(__m512i (&sum)[W], con
 }
 
 template <int W>
-static inline __attribute__((always_inline)) void look_up_six(__m512i (&sum)[W], const __m512i (&index)[W], const uint8_t* at) {
+static inline __attribute__((always_inline)) void look_up_six(__m512i (&sum)[W], const __m512i (&index)[W],
+                                                              const uint8_t* at) {
   __m512i low = _mm512_load_si512(at), high = _mm512_load_si512(at + 64);
   pin(low);
   pin(high);
@@ -120,6 +123,11 @@ static inline __attribute__((always_inline)) void look_up_six(__m512i (&sum)[W],
   for (int w = 0; w < W; ++w) sum[w] = _mm512_add_epi16(sum[w], _mm512_permutex2var_epi16(low, index[w], high));
 #pragma GCC unroll 4
   for (int w = 0; w < W; ++w) pin(sum[w]);
+}
+
+// Each word >> n, by the high half of a product: the multipliers have time, while shifts share the permutes' units.
+static inline __attribute__((always_inline)) __m512i shift_right(__m512i words, int n) {
+  return _mm512_mulhi_epu16(words, _mm512_set1_epi16((short)(1 << (16 - n))));
 }
 
 template <int R, int W>
@@ -135,28 +143,33 @@ static inline __attribute__((always_inline)) void add_block(const Pass& p, uint6
   for (int word = 0; word < 8; ++word, tables += kWordTables) {
     __m512i signs[W], next[W];
 #pragma GCC unroll 4
-    for (int w = 0; w < W; ++w) signs[w] = _mm512_load_si512(weights + w * p.tile_bytes + 64 * word);
+    for (int w = 0; w < W; ++w) {
+      const uint8_t* at = weights + w * p.tile_bytes + 64 * word;
+      _mm_prefetch((const char*)(at + p.prefetch_bytes), _MM_HINT_T1);
+      signs[w] = _mm512_load_si512(at);
+    }
 #pragma GCC unroll 4
     for (int r = 0; r < R; ++r) look_up<W>(sum[r], signs, tables + r * p.row_bytes);
 #pragma GCC unroll 4
-    for (int w = 0; w < W; ++w) next[w] = _mm512_srli_epi16(signs[w], 5);
+    for (int w = 0; w < W; ++w) next[w] = shift_right(signs[w], 5);
 #pragma GCC unroll 4
     for (int r = 0; r < R; ++r) look_up<W>(sum[r], next, tables + r * p.row_bytes + 64);
 #pragma GCC unroll 4
-    for (int w = 0; w < W; ++w) next[w] = _mm512_srli_epi16(signs[w], 10);
+    for (int w = 0; w < W; ++w) next[w] = shift_right(signs[w], 10);
 #pragma GCC unroll 4
     for (int r = 0; r < R; ++r) look_up_six<W>(sum[r], next, tables + r * p.row_bytes + 128);
   }
 #pragma GCC unroll 4
   for (int w = 0; w < W; ++w) {
     const uint8_t* s = weights + w * p.tile_bytes + kTileSignBytes;
+    _mm_prefetch((const char*)(s + p.prefetch_bytes), _MM_HINT_T1);
     const __m512 s0 = _mm512_cvtph_ps(_mm256_load_si256((const __m256i*)s));
     const __m512 s1 = _mm512_cvtph_ps(_mm256_load_si256((const __m256i*)(s + 32)));
 #pragma GCC unroll 4
     for (int r = 0; r < R; ++r) {
       const __m512 d = _mm512_set1_ps(*(const float*)((const uint8_t*)(p.scales + block) + r * p.row_bytes));
-      const __m512 v0 = _mm512_cvtepi32_ps(_mm512_cvtepi16_epi32(_mm512_castsi512_si256(sum[r][w])));
-      const __m512 v1 = _mm512_cvtepi32_ps(_mm512_cvtepi16_epi32(_mm512_extracti64x4_epi64(sum[r][w], 1)));
+      const __m512 v0 = _mm512_cvtepi32_ps(_mm512_madd_epi16(sum[r][w], _mm512_set1_epi32(1)));        // even places
+      const __m512 v1 = _mm512_cvtepi32_ps(_mm512_madd_epi16(sum[r][w], _mm512_set1_epi32(1 << 16)));  // odd places
       acc[r][w][0] = _mm512_fmadd_ps(v0, _mm512_mul_ps(s0, d), acc[r][w][0]);
       acc[r][w][1] = _mm512_fmadd_ps(v1, _mm512_mul_ps(s1, d), acc[r][w][1]);
     }
@@ -195,7 +208,7 @@ void run_rows_tiles(const Pass& p, uint64_t n_rows, uint64_t n_tiles) {
   table[n_rows - 1][n_tiles == 4 ? 2 : n_tiles - 1](p);
 }
 
-constexpr DriverShape kShape = {kBlockTables, 3, 4, run_rows_tiles};
+constexpr DriverShape kShape = {kBlockTables, 4, 4, run_rows_tiles};
 
 void matmul_i8(const turbo_matmul* args) { drive(args, kShape); }
 
@@ -223,7 +236,7 @@ void dots_f32(const turbo_matmul* a, uint64_t row, uint64_t output) {
     const __m512 plus = _mm512_set1_ps(s), minus = _mm512_set1_ps(-s);
     for (uint64_t word = 0; word < 8; ++word) {
       uint16_t bits;
-      memcpy(&bits, block + 64 * word + 2 * (output % kTile), 2);
+      memcpy(&bits, block + 64 * word + 2 * word_slot(output % kTile), 2);
       const __m512 weight = _mm512_mask_blend_ps(bits, minus, plus);
       for (int r = 0; r < R; ++r) {
         lane[r] = _mm512_fmadd_ps(weight, _mm512_loadu_ps(x[r]), lane[r]);

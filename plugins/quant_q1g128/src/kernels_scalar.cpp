@@ -36,7 +36,7 @@ void prepare_i8(const float* x, uint64_t cols, void* dst) {
 
 // 1 when input j of the block has a + sign in this row.
 int sign_bit(const uint8_t* block, uint64_t row_in_tile, uint64_t j) {
-  return block[j / 16 * 64 + 2 * row_in_tile + j / 8 % 2] >> (j % 8) & 1;
+  return block[j / 16 * 64 + 2 * word_slot(row_in_tile) + j / 8 % 2] >> (j % 8) & 1;
 }
 
 float dot_i8(const turbo_matrix* m, uint64_t row, const uint8_t* activation) {

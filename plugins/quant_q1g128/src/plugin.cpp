@@ -1,7 +1,8 @@
-// Component weight_format/q1_0 on the CPU tier: options, checks and the function table over the kernels.
+// Component weight_format/q1_0 on the CPU tier: options and checks over the kernels.
 // An instance is immutable after creation, so every call may come from any thread.
 #include <turbo/kernel/cpu_isa.hpp>
 #include <turbo/plugin.hpp>
+#include <turbo/weight_format.hpp>
 
 #include "layout.h"
 
@@ -33,7 +34,8 @@ Sizes checked_sizes(uint32_t type, uint64_t rows, uint64_t cols) {
     throw Failure(TURBO_UNSUPPORTED, "q1_0: tensor type " + std::to_string(type) + " is not served, only 41 (Q1_0)");
   const std::string shape = std::to_string(rows) + " x " + std::to_string(cols);
   if (rows == 0 || cols == 0 || cols % kBlock != 0)
-    throw Failure(TURBO_INVALID_ARGUMENT, "q1_0: a matrix of " + shape + " is not a whole number of blocks of 128 weights",
+    throw Failure(TURBO_INVALID_ARGUMENT,
+                  "q1_0: a matrix of " + shape + " is not a whole number of blocks of 128 weights",
                   "check that the file is a complete Q1_0 model; rows of Q1_0 are never padded");
   Sizes sizes{};
   uint64_t padded_rows = 0, row_bytes = 0;
@@ -45,7 +47,7 @@ Sizes checked_sizes(uint32_t type, uint64_t rows, uint64_t cols) {
   return sizes;
 }
 
-class Q1Format {
+class Q1Format final : public WeightFormat<Q1Format> {
  public:
   explicit Q1Format(const Host& host) {
     const CpuIsaChoice choice = choose_cpu_isa();
@@ -55,7 +57,8 @@ class Q1Format {
       throw Failure(TURBO_INVALID_ARGUMENT, "q1_0: activations is \"" + activations + "\"", "use int8 or f32");
     kernels_ = kernels_of(choice.isa);
     int8_ = activations == "int8";
-    host.log(TURBO_LOG_DEBUG, std::string("q1_0 kernels: ") + cpu_isa_name(choice.isa) + ", activations " + activations);
+    host.log(TURBO_LOG_DEBUG,
+             std::string("q1_0 kernels: ") + cpu_isa_name(choice.isa) + ", activations " + activations);
   }
 
   static void probe(const Host&, const turbo_probe_facts&, Probe& answer) {
@@ -64,85 +67,58 @@ class Q1Format {
     answer.reason = choice.problem.empty() ? cpu_isa_name(choice.isa) : choice.problem;
   }
 
-  static const void* interface(std::string_view id);
+  std::span<const turbo_type_info> types() const override { return kTypes; }
 
-  void packed_size(uint32_t type, uint64_t rows, uint64_t cols, uint64_t* bytes, uint64_t* alignment, uint32_t* tile) const {
-    *bytes = checked_sizes(type, rows, cols).packed;
-    *alignment = 64;
-    *tile = kTile;
+  PackedSize packed_size(uint32_t type, uint64_t rows, uint64_t cols) const override {
+    return {checked_sizes(type, rows, cols).packed, 64, kTile};
   }
 
-  void repack(uint32_t type, uint64_t rows, uint64_t cols, const void* source, uint64_t source_bytes, void* packed,
-              uint64_t row_begin, uint64_t row_end) const {
+  void repack(uint32_t type, uint64_t rows, uint64_t cols, std::span<const std::byte> source, void* packed,
+              uint64_t row_begin, uint64_t row_end) const override {
     const Sizes sizes = checked_sizes(type, rows, cols);
-    if (source_bytes < sizes.source)
+    if (source.size() < sizes.source)
       throw Failure(TURBO_CORRUPT_INPUT,
                     "q1_0: tensor data ends early: " + std::to_string(sizes.source) + " bytes needed, " +
-                        std::to_string(source_bytes) + " present",
+                        std::to_string(source.size()) + " present",
                     "fetch the model file again");
     if (row_begin > row_end || row_end > rows || row_begin % kTile != 0 || (row_end % kTile != 0 && row_end != rows))
-      throw Failure(TURBO_INVALID_ARGUMENT, "q1_0: rows " + std::to_string(row_begin) + " to " + std::to_string(row_end) +
-                                                " are no tile-aligned range of the matrix");
-    repack_rows(kernels_->layout, static_cast<const uint8_t*>(source), rows, cols, row_begin, row_end,
+      throw Failure(TURBO_INVALID_ARGUMENT, "q1_0: rows " + std::to_string(row_begin) + " to " +
+                                                std::to_string(row_end) + " are no tile-aligned range of the matrix");
+    repack_rows(kernels_->layout, reinterpret_cast<const uint8_t*>(source.data()), rows, cols, row_begin, row_end,
                 static_cast<uint8_t*>(packed));
   }
 
-  void decode(const turbo_matrix& matrix, uint64_t row_begin, uint64_t row_end, float* dst) const {
-    decode_rows(kernels_->layout, matrix, row_begin, row_end, dst);
+  void decode_rows(const turbo_matrix& matrix, uint64_t row_begin, uint64_t row_end,
+                   float* dst) const noexcept override {
+    q1::decode_rows(kernels_->layout, matrix, row_begin, row_end, dst);
   }
 
   // The int8 row holds tables that only this plugin reads, so its id is its own.
-  const char* activation_id() const { return int8_ ? "q1_0:i8g128" : "f32"; }
+  const char* activation_id(uint32_t) const noexcept override { return int8_ ? "q1_0:i8g128" : "f32"; }
 
-  uint64_t activation_bytes(uint64_t cols) const {
+  uint64_t activation_bytes(uint32_t, uint64_t cols) const noexcept override {
     return int8_ ? kernels_->activation_bytes(cols) : round_up(cols * sizeof(float), 64);
   }
 
-  void prepare_row(const float* x, uint64_t cols, void* dst) const {
+  void prepare_row(uint32_t, const float* x, uint64_t cols, void* dst) const noexcept override {
     if (int8_)
       kernels_->prepare_i8(x, cols, dst);
     else
       memcpy(dst, x, cols * sizeof(float));
   }
 
-  void matmul(const turbo_matmul* args) const { (int8_ ? kernels_->matmul_i8 : kernels_->matmul_f32)(args); }
+  void matmul(const turbo_matmul& args) const noexcept override {
+    (int8_ ? kernels_->matmul_i8 : kernels_->matmul_f32)(&args);
+  }
 
  private:
   const Kernels* kernels_;
   bool int8_;
 };
 
-const Q1Format& of(void* self) { return *static_cast<Q1Format*>(self); }
-
-constexpr turbo_weight_format kTable = {
-    sizeof(turbo_weight_format),
-    0,
-    [](void*, const turbo_type_info** types, uint32_t* n) -> turbo_status {
-      *types = kTypes;
-      *n = 1;
-      return TURBO_OK;
-    },
-    [](void* self, uint32_t type, uint64_t rows, uint64_t cols, uint64_t* bytes, uint64_t* alignment, uint32_t* tile,
-       turbo_error* error) -> turbo_status {
-      return guarded(error, [&] { of(self).packed_size(type, rows, cols, bytes, alignment, tile); });
-    },
-    [](void* self, uint32_t type, uint64_t rows, uint64_t cols, const void* source, uint64_t source_bytes, void* packed,
-       uint64_t row_begin, uint64_t row_end, turbo_error* error) -> turbo_status {
-      return guarded(error, [&] { of(self).repack(type, rows, cols, source, source_bytes, packed, row_begin, row_end); });
-    },
-    [](void* self, const turbo_matrix* matrix, uint64_t row_begin, uint64_t row_end, float* dst) {
-      of(self).decode(*matrix, row_begin, row_end, dst);
-    },
-    [](void* self, uint32_t) -> const char* { return of(self).activation_id(); },
-    [](void* self, uint32_t, uint64_t cols) -> uint64_t { return of(self).activation_bytes(cols); },
-    [](void* self, uint32_t, const float* x, uint64_t cols, void* dst) { of(self).prepare_row(x, cols, dst); },
-    [](void* self, const turbo_matmul* args) { of(self).matmul(args); },
-};
-
-const void* Q1Format::interface(std::string_view id) { return id == TURBO_WEIGHT_FORMAT_1 ? &kTable : nullptr; }
-
 }  // namespace
 }  // namespace turbo::q1
 
 TURBO_PLUGIN("dev.turbo.quant_q1g128", "Q1_0 weights", "0.1.0", "turbo", "Apache-2.0",
-             turbo::component<turbo::q1::Q1Format>(TURBO_KIND_WEIGHT_FORMAT, "q1_0", TURBO_TIER_CPU, turbo::q1::kOptions))
+             turbo::component<turbo::q1::Q1Format>(TURBO_KIND_WEIGHT_FORMAT, "q1_0", TURBO_TIER_CPU,
+                                                   turbo::q1::kOptions))

@@ -91,6 +91,8 @@ class ArchPack {
   /// Not overridden: run is synchronous.
   virtual void sync() {}
   virtual void plan_buffer(turbo_plan* plan, uint32_t buffer, turbo_view& view) = 0;
+  /// Not overridden: plan_buffer gives host memory.
+  virtual void plan_read(turbo_plan* /*plan*/, uint32_t /*buffer*/, uint64_t /*row_begin*/, uint64_t /*n_rows*/, float* /*dst*/) {}
   virtual const char* plan_explain(const turbo_plan* /*plan*/) const { return "plain"; }
 
   static const void* interface(std::string_view id) {
@@ -205,12 +207,18 @@ class ArchPack {
     return text;
   }
 
+  static turbo_status c_plan_read(void* self, turbo_plan* plan, uint32_t buffer, uint64_t row_begin, uint64_t n_rows, float* dst,
+                                  turbo_error* error) noexcept {
+    return call(self, plan && dst, "plan_read", error, [&](T& t) { t.plan_read(plan, buffer, row_begin, n_rows, dst); });
+  }
+
   static constexpr turbo_arch_pack make_table() {
+    constexpr bool reads = !std::is_same_v<decltype(&T::plan_read), decltype(&ArchPack::plan_read)>;
     constexpr bool waits = !std::is_same_v<decltype(&T::sync), decltype(&ArchPack::sync)>;
     return {sizeof(turbo_arch_pack), 0, &c_device, &c_supports, &c_self_test, &c_weight_load, &c_weight_bytes, &c_weight_in_place,
             &c_weight_free, &c_kv_bytes, &c_kv_create, &c_kv_free, &c_kv_pack, &c_kv_copy, &c_kv_move_row, &c_kv_read, &c_kv_write,
             &c_table_create, &c_table_free, &c_compile, &c_plan_bytes, &c_plan_free, &c_run, waits ? &c_sync : nullptr, &c_plan_buffer,
-            &c_plan_explain};
+            &c_plan_explain, reads ? &c_plan_read : nullptr};
   }
 };
 

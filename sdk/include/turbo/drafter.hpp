@@ -23,13 +23,17 @@ class Observation {
   uint64_t position() const { return raw_.position; }
   uint32_t n_accepted() const { return raw_.n_accepted; }
   uint32_t n_taps() const { return raw_.n_taps; }
-  /// Hidden state (n_embd floats, host memory) of tap `tap` at token `token`; null when the tap lies on a device.
-  const float* tap(uint32_t tap, uint32_t token) const {
-    if (tap >= raw_.n_taps || token >= raw_.n_tokens || !raw_.taps || !raw_.tap_rows) return nullptr;
+  /// Hidden states cover positions tap_position .. tap_position + n_tap_rows - 1; the newest token has none yet.
+  uint64_t tap_position() const { return raw_.tap_position; }
+  uint32_t n_tap_rows() const { return raw_.n_tap_rows; }
+  /// Hidden state (n_embd floats, host memory) of tap `tap` at position tap_position + i; null when there is none or
+  /// the tap lies on a device.
+  const float* tap(uint32_t tap, uint32_t i) const {
+    if (tap >= raw_.n_taps || i >= raw_.n_tap_rows || !raw_.taps || !raw_.tap_rows) return nullptr;
     const turbo_view& view = detail::element(raw_.taps, tap);
     if (view.memory == TURBO_MEMORY_DEVICE || view.type != TURBO_TYPE_F32) return nullptr;
-    const auto row = static_cast<uint64_t>(raw_.tap_rows[token]);
-    if (raw_.tap_rows[token] < 0 || row >= view.shape[0]) return nullptr;
+    const auto row = static_cast<uint64_t>(raw_.tap_rows[i]);
+    if (raw_.tap_rows[i] < 0 || row >= view.shape[0]) return nullptr;
     return reinterpret_cast<const float*>(static_cast<const char*>(view.data) + row * view.stride[0]);
   }
   const turbo_observation& raw() const { return raw_; }

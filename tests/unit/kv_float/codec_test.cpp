@@ -53,7 +53,7 @@ TEST(KvFloat, RoundTripIsTheStoredValueAndPaddingStaysUntouched) {
   for (const char* name : {"f32", "f16", "bf16"})
     for (const std::string& isa : usable_isas(library().component(name)))
       for (uint32_t dim : {1u, 16u, 80u, 96u, 97u, 128u, 512u}) {
-        CodecInstance codec(library().component(name), TURBO_KV_CODEC_DRAFT, nullptr, isa);
+        CodecInstance codec(library().component(name), TURBO_KV_CODEC_DRAFT, bare_host(), isa);
         ASSERT_TRUE(codec.ok()) << codec.message();
         const auto shape = shape_of(TURBO_KV_SIDE_K, 3, dim);
         Block block(codec, shape, 0xff);
@@ -80,7 +80,7 @@ TEST(KvFloat, RoundTripIsTheStoredValueAndPaddingStaysUntouched) {
 
 TEST(KvFloat, NanIsRefusedAndNothingOfItsHeadWritten) {
   for (const char* name : {"f32", "f16", "bf16"}) {
-    CodecInstance codec(library().component(name), TURBO_KV_CODEC_DRAFT, nullptr);
+    CodecInstance codec(library().component(name), TURBO_KV_CODEC_DRAFT, bare_host());
     ASSERT_TRUE(codec.ok());
     const auto shape = shape_of(TURBO_KV_SIDE_V, 1, 80);
     Block block(codec, shape, 0x11);
@@ -99,7 +99,7 @@ TEST(KvFloat, ScoresAndValuesEqualThePlainLoopOnEveryIsa) {
   for (const char* name : {"f32", "f16", "bf16"})
     for (const std::string& isa : usable_isas(library().component(name)))
       for (uint32_t dim : {7u, 16u, 64u, 80u, 128u, 200u, 256u}) {
-        CodecInstance codec(library().component(name), TURBO_KV_CODEC_DRAFT, nullptr, isa);
+        CodecInstance codec(library().component(name), TURBO_KV_CODEC_DRAFT, bare_host(), isa);
         ASSERT_TRUE(codec.ok()) << codec.message();
         const auto shape = shape_of(TURBO_KV_SIDE_K, 2, dim);
         Block block(codec, shape, 0xff);
@@ -137,7 +137,7 @@ TEST(KvFloat, ScoresAndValuesEqualThePlainLoopOnEveryIsa) {
 }
 
 TEST(KvFloat, MoveRowCopiesAllHeadsExactly) {
-  CodecInstance codec(library().component("f16"), TURBO_KV_CODEC_DRAFT, nullptr);
+  CodecInstance codec(library().component("f16"), TURBO_KV_CODEC_DRAFT, bare_host());
   ASSERT_TRUE(codec.ok());
   const auto shape = shape_of(TURBO_KV_SIDE_K, 2, 24);
   Block a(codec, shape, 0), b(codec, shape, 0);
@@ -150,7 +150,7 @@ TEST(KvFloat, MoveRowCopiesAllHeadsExactly) {
 }
 
 TEST(KvFloat, LayoutRefusesImpossibleShapes) {
-  CodecInstance codec(library().component("f16"), TURBO_KV_CODEC_DRAFT, nullptr);
+  CodecInstance codec(library().component("f16"), TURBO_KV_CODEC_DRAFT, bare_host());
   ASSERT_TRUE(codec.ok());
   turbo_kv_layout layout{};
   turbo_error error{sizeof(turbo_error)};
@@ -165,16 +165,16 @@ TEST(KvFloat, IsaRequestsThatCannotBeMetAreUnusableWithAReason) {
   setenv("TURBO_CPU_ISA", "sse9", 1);
   turbo_probe_facts facts{sizeof(turbo_probe_facts), TURBO_TIER_CPU, nullptr, nullptr};
   turbo_probe_result result{sizeof(turbo_probe_result)};
-  ASSERT_EQ(f16->probe(nullptr, &facts, &result, nullptr), TURBO_OK);
+  ASSERT_EQ(f16->probe(bare_host(), &facts, &result, nullptr), TURBO_OK);
   EXPECT_EQ(result.score, 0);
   EXPECT_NE(std::string(result.reason).find("sse9"), std::string::npos);
-  EXPECT_EQ(CodecInstance(f16, TURBO_KV_CODEC_DRAFT, nullptr, "sse9").status(), TURBO_UNSUPPORTED);
+  EXPECT_EQ(CodecInstance(f16, TURBO_KV_CODEC_DRAFT, bare_host(), "sse9").status(), TURBO_UNSUPPORTED);
 }
 
 TEST(KvFloat, FingerprintsDiffer) {
   std::vector<uint64_t> seen;
   for (const char* name : {"f32", "f16", "bf16"}) {
-    CodecInstance codec(library().component(name), TURBO_KV_CODEC_DRAFT, nullptr);
+    CodecInstance codec(library().component(name), TURBO_KV_CODEC_DRAFT, bare_host());
     const uint64_t print = codec->fingerprint(codec.self());
     for (uint64_t other : seen) EXPECT_NE(print, other);
     seen.push_back(print);

@@ -31,6 +31,13 @@ class Library {
   const turbo_plugin* plugin_ = nullptr;
 };
 
+/// A host that offers no service at all.
+inline const turbo_host* bare_host() {
+  static const turbo_host host = {sizeof(turbo_host), TURBO_ABI_MAJOR, TURBO_ABI_MINOR, 0, nullptr,
+                                  [](const turbo_host*, const char*) -> const void* { return nullptr; }};
+  return &host;
+}
+
 /// A created instance with its function table; destroyed with this object. `isa` empty: the machine's choice.
 template <typename Table>
 class Instance {
@@ -76,9 +83,10 @@ inline std::vector<std::string> usable_isas(const turbo_component* component) {
     turbo_probe_facts facts{sizeof(turbo_probe_facts), TURBO_TIER_CPU, nullptr, nullptr};
     turbo_probe_result result{sizeof(turbo_probe_result)};
     turbo_error error{sizeof(turbo_error)};
-    if (component->probe(nullptr, &facts, &result, &error) == TURBO_OK && result.score > 0) usable.push_back(isa);
+    if (component->probe(bare_host(), &facts, &result, &error) == TURBO_OK && result.score > 0) usable.push_back(isa);
   }
   unsetenv("TURBO_CPU_ISA");
+  EXPECT_FALSE(usable.empty()) << "not even scalar is usable";
   return usable;
 }
 

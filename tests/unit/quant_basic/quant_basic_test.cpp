@@ -100,7 +100,8 @@ std::vector<float> expected_f32(const Source& s, const std::vector<float>& x) {
   std::vector<float> out(x.size() / s.cols * s.rows);
   for (uint64_t o = 0; o < s.rows; ++o) {
     const std::vector<float> w = s.decode(o);
-    for (uint64_t r = 0; r < x.size() / s.cols; ++r) out[r * s.rows + o] = turbo_dot_f32(w.data(), x.data() + r * s.cols, s.cols);
+    for (uint64_t r = 0; r < x.size() / s.cols; ++r)
+      out[r * s.rows + o] = turbo_dot_f32(w.data(), x.data() + r * s.cols, s.cols);
   }
   return out;
 }
@@ -143,8 +144,13 @@ TEST_P(Basic, EqualsItsDefinition) {
   const struct {
     uint64_t rows, cols;
     std::vector<uint32_t> n;
-  } shapes[] = {{1, 32, {1, 2, 3, 4, 5, 6, 7, 8, 9, 17, 64}}, {15, 64, {1, 4, 9}}, {16, 96, {1, 8, 10}}, {17, 2048, {1, 2, 17}},
-                {50, 256, {3, 5, 6}},                         {251, 128, {1, 7}},  {20, 6144, {1, 11}}};
+  } shapes[] = {{1, 32, {1, 2, 3, 4, 5, 6, 7, 8, 9, 17, 64}},
+                {15, 64, {1, 4, 9}},
+                {16, 96, {1, 8, 10}},
+                {17, 2048, {1, 2, 17}},
+                {50, 256, {3, 5, 6}},
+                {251, 128, {1, 7}},
+                {20, 6144, {1, 11}}};
   for (uint32_t type : kTypes)
     for (const auto& shape : shapes) {
       const Source source(type, shape.rows, shape.cols, shape.rows);
@@ -167,7 +173,8 @@ TEST_P(Basic, RaggedColumns) {
       PackedMatrix m(format, type, 9, cols, source.data(), source.bytes());
       std::vector<float> x = normal_rows(5, cols, 2);
       for (uint64_t j = 0; j < cols; j += 3) x[j] = j % 2 ? -1e-44f : 1e-44f;
-      ASSERT_TRUE(same_bits(format.matmul(m.matrix, x), expected_f32(source, x))) << "type " << type << " cols " << cols;
+      ASSERT_TRUE(same_bits(format.matmul(m.matrix, x), expected_f32(source, x)))
+          << "type " << type << " cols " << cols;
     }
 }
 
@@ -193,7 +200,8 @@ TEST_P(Basic, RangesAndRowCountsDoNotChangeBits) {
         }
     for (uint64_t r = 0; r < 11; ++r) {
       const std::vector<float> row(x.begin() + r * source.cols, x.begin() + (r + 1) * source.cols);
-      ASSERT_TRUE(same_bits(format.matmul(m.matrix, row), {whole.begin() + r * source.rows, whole.begin() + (r + 1) * source.rows}));
+      ASSERT_TRUE(same_bits(format.matmul(m.matrix, row),
+                            {whole.begin() + r * source.rows, whole.begin() + (r + 1) * source.rows}));
     }
   }
 }
@@ -208,7 +216,8 @@ TEST_P(Basic, ExtremeCodes) {
       PackedMatrix m(format, type, 16, 64, source.data(), source.bytes());
       std::vector<float> x(3 * 64, 5.0f);
       for (uint64_t j = 0; j < 64; ++j) x[64 + j] = -5.0f, x[128 + j] = j % 2 ? 5.0f : -5.0f;
-      ASSERT_TRUE(same_bits(format.matmul(m.matrix, x), expected(source, x))) << "type " << type << " code " << int{code};
+      ASSERT_TRUE(same_bits(format.matmul(m.matrix, x), expected(source, x)))
+          << "type " << type << " code " << int{code};
     }
 }
 
@@ -217,7 +226,8 @@ TEST_P(Basic, UnusualNumbers) {
   for (uint32_t type : kTypes) {
     Source source(type, 18, 64, 4);
     const uint16_t odd[] = {0x7c00, 0x7e00, 0x8001};  // scales of the quantized types, weights of the plain ones
-    for (uint64_t i = 0; i < 3; ++i) std::memcpy(source.storage.data() + 1 + i * 64 / block_weights(type) * block_bytes(type), odd + i, 2);
+    for (uint64_t i = 0; i < 3; ++i)
+      std::memcpy(source.storage.data() + 1 + i * 64 / block_weights(type) * block_bytes(type), odd + i, 2);
     PackedMatrix m(format, type, source.rows, source.cols, source.data(), source.bytes());
     std::vector<float> x;
     for (float v : values) {
@@ -285,7 +295,8 @@ TEST(BasicPlugin, RefusesWhatItCannotHold) {
     const Source source(type, 32, 64, 1);
     Buffer packed(source.bytes());
     const auto repack = [&](uint64_t bytes, uint64_t begin, uint64_t end) {
-      return format.table->repack(format.self, type, 32, 64, source.data(), bytes, packed.data(), begin, end, &format.error);
+      return format.table->repack(format.self, type, 32, 64, source.data(), bytes, packed.data(), begin, end,
+                                  &format.error);
     };
     EXPECT_EQ(repack(source.bytes() - 1, 0, 32), TURBO_CORRUPT_INPUT);
     EXPECT_EQ(repack(source.bytes(), 2, 32), TURBO_INVALID_ARGUMENT);

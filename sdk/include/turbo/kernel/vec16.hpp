@@ -103,14 +103,17 @@ static inline Vec16 exp(Vec16 x) {
 /* Lane sums of 16 vectors, each by the fixed tree, by transposing as it adds. */
 static inline Vec16 sum_lanes_x16(const Vec16* acc) {
   __m512 u[8], w[4], y[2];
+#pragma GCC unroll 8
   for (int j = 0; j < 8; ++j) {
     const __m512 a = acc[2 * j].v, b = acc[2 * j + 1].v;
     u[j] = _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xee));
   }
+#pragma GCC unroll 4
   for (int j = 0; j < 4; ++j) {
     const __m512 a = u[2 * j], b = u[2 * j + 1];
     w[j] = _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
   }
+#pragma GCC unroll 2
   for (int j = 0; j < 2; ++j) {
     const __m512 a = w[2 * j], b = w[2 * j + 1];
     y[j] = _mm512_add_ps(_mm512_shuffle_ps(a, b, 0x44), _mm512_shuffle_ps(a, b, 0xee));

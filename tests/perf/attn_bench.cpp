@@ -1,0 +1,91 @@
+// Costs of the CPU pack that do not depend on a weight format: a barrier of the thread team, attention over the cache
+// in bytes per second, and the phases of a decode step. Prints a line each, or JSON with --json.
+//   attn_bench [--json] [--threads n] [--context n] [--codec f16|bf16|f32] [--rows n]
+#include "unit/arch_cpu/fake_host.h"
+
+#include "team.h"
+
+#include <turbo/program.hpp>
+
+#include <chrono>
+#include <cstdio>
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using namespace turbo::test;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+double barrier_us(uint32_t threads) {
+  turbo::arch_cpu::ThreadTeam team(threads);
+  double best = 1e9;
+  for (int run = 0; run < 400; ++run) {
+    const auto start = Clock::now();
+    team.run([](void* context, uint32_t) {
+      for (int i = 0; i < 250; ++i) static_cast<turbo::arch_cpu::ThreadTeam*>(context)->barrier();
+    }, &team);
+    best = std::min(best, seconds_since(start) * 1e6 / 250);
+  }
+  return best;
+}
+
+struct Attention { double best_ms, median_ms, cache_bytes; };
+
+// `layers` attention ops on one query row (or a chain of rows) over a full context, 16 / 8 heads of 128.
+Attention attention(uint32_t threads, uint32_t context, const std::string& codec, uint32_t rows) {
+  constexpr uint32_t kLayers = 4, kHeads = 16, kKvHeads = 8, kDim = 128;
+  PackWorld world(threads, codec);
+  const uint32_t blocks = (context + 63) / 64;
+  const turbo_kv_pool_desc desc{sizeof desc, kLayers, kKvHeads, kDim, kDim, blocks, 0};
+  turbo_kv_pool* pool = nullptr;
+  turbo_kv_bytes bytes{sizeof(turbo_kv_bytes)};
+  world.pack->kv_bytes(world.pack.self(), &desc, &bytes, &world.error);
+  world.pack->kv_create(world.pack.self(), &desc, &pool, &world.error);
+  std::vector<uint8_t> fill(bytes.block_bytes, 0x11);  // any small number
+  for (uint32_t b = 0; b < blocks; ++b) world.pack->kv_write(world.pack.self(), pool, static_cast<int32_t>(b), 0, fill.data(), fill.size(), &world.error);
+  turbo::ProgramBuilder builder("attention", rows, 0, pool);
+  const uint32_t q = builder.input("q", kHeads * kDim), out = builder.buffer("out", kHeads * kDim, TURBO_ROWS_STEP, true);
+  for (uint32_t l = 0; l < kLayers; ++l) builder.attend({l, q, out, kHeads, 0.088f});
+  turbo_plan* plan = world.compile(builder.program());
+  turbo_step_table* t = world.table(rows, 1, blocks);
+  t->n_rows = rows;
+  t->n_seqs = 1;
+  for (uint32_t b = 0; b < blocks; ++b) t->block_table[b] = static_cast<int32_t>(b);
+  for (uint32_t r = 0; r < rows; ++r) t->position[r] = t->slot[r] = static_cast<int32_t>(context - rows + r);
+  std::vector<double> times;
+  for (int i = 0; i < 15; ++i) {
+    const auto start = Clock::now();
+    if (world.run(plan, t) != TURBO_OK) std::fprintf(stderr, "%s\n", world.error.message);
+    times.push_back(seconds_since(start) * 1e3 / kLayers);
+  }
+  std::sort(times.begin(), times.end());
+  return {times[0], times[times.size() / 2], 2.0 * kKvHeads * kDim * context * (codec == "f32" ? 4 : 2)};
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  uint32_t threads = turbo::arch_cpu::available_cpus(), context = 8192, rows = 1;
+  std::string codec = "f16";
+  bool json = false;
+  for (int i = 1; i < argc; ++i) {
+    const std::string name = argv[i];
+    if (name == "--json") json = true;
+    else if (i + 1 >= argc) return std::fprintf(stderr, "%s needs a value\n", argv[i]), 2;
+    else if (name == "--threads") threads = static_cast<uint32_t>(std::atoi(argv[++i]));
+    else if (name == "--context") context = static_cast<uint32_t>(std::atoi(argv[++i]));
+    else if (name == "--rows") rows = static_cast<uint32_t>(std::atoi(argv[++i]));
+    else if (name == "--codec") codec = argv[++i];
+    else return std::fprintf(stderr, "unknown option %s\n", argv[i]), 2;
+  }
+  if (threads == 0 || rows == 0 || context < rows || !codec_library().component(codec)) return std::fprintf(stderr, "bad values\n"), 2;
+  const double barrier = barrier_us(threads);
+  const Attention a = attention(threads, context, codec, rows);
+  const double rate = a.cache_bytes / a.best_ms / 1e6;
+  const char* format = json ? "{\"threads\": %u, \"barrier_us\": %.3f, \"codec\": \"%s\", \"context\": %u, \"rows\": %u, \"attend_ms_best\": %.4f, "
+                              "\"attend_ms_median\": %.4f, \"cache_gb_per_s\": %.2f}\n"
+                            : "threads %u\nbarrier %.3f us\nattention %s, context %u, rows %u: best %.4f ms, median %.4f ms a layer, %.2f GB/s of cache\n";
+  std::printf(format, threads, barrier, codec.c_str(), context, rows, a.best_ms, a.median_ms, rate);
+  return 0;
+}
