@@ -42,6 +42,5 @@ class Backend {
   virtual std::vector<prometheus::MetricFamily> metrics() const = 0;
 };
 
-std::shared_ptr<Backend> make_runtime_backend(std::shared_ptr<engine::Runtime> runtime);
 
 }  // namespace turbo::server

@@ -117,6 +117,7 @@ void Generation::start() {
 }
 
 bool Generation::cancel() {
+  if (over_) return false;
   exchange_->post([self = shared_from_this()] {
     if (self->over_) return;
     self->cancelled_ = true;
@@ -259,7 +260,7 @@ void Generation::complete() {
 }
 
 void Generation::fail(const ApiError& error) {
-  if (std::exchange(over_, true)) return;
+  if (over_.exchange(true)) return;
   cancel_all();
   if (!streaming_) return exchange_->respond(error_response(error));
   event(to_text(error_json(error)));

@@ -3,12 +3,14 @@
 // Lives on its exchange's strand. The engine thread only appends to a small mailbox and posts one action to the strand.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
+#include "server/api_error.h"
 #include "server/backend.h"
 #include "server/choice.h"
 #include "server/http.h"
@@ -116,7 +118,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
   std::vector<AnswerFormat::Whole> wholes_;  // when not streaming
   std::vector<uint32_t> prompt_tokens_;
   uint32_t n_ended_ = 0;
-  bool streaming_ = false, over_ = false, cancelled_ = false;
+  bool streaming_ = false, cancelled_ = false;
+  std::atomic<bool> over_{false};  // written on the strand
   std::string batch_;  // events of one round, sent in one piece
 
   std::mutex mutex_;

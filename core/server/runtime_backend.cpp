@@ -2,6 +2,7 @@
 
 #include "engine/runtime.h"
 #include "server/backend.h"
+#include "server/server.h"
 
 namespace turbo::server {
 namespace {
@@ -40,8 +41,9 @@ class RuntimeBackend : public Backend {
 
 }  // namespace
 
-std::shared_ptr<Backend> make_runtime_backend(std::shared_ptr<engine::Runtime> runtime) {
-  return std::make_shared<RuntimeBackend>(std::move(runtime));
+// Here, so that what only needs a backend does not need the engine.
+void Server::attach(std::shared_ptr<engine::Runtime> runtime) {
+  attach(std::shared_ptr<Backend>(std::make_shared<RuntimeBackend>(std::move(runtime))));
 }
 
 }  // namespace turbo::server

@@ -43,8 +43,9 @@ class Transport {
   /// Closes the listening socket and every connection.
   void close();
 
+  struct Impl;  // of transport.cpp only
+
  private:
-  struct Impl;
   explicit Transport(std::shared_ptr<Impl> impl);
   std::shared_ptr<Impl> impl_;
 };
