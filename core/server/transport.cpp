@@ -16,8 +16,10 @@
 #include <boost/beast/http/string_body.hpp>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <condition_variable>
+#include <cstring>
 #include <deque>
 #include <mutex>
 #include <thread>
@@ -129,9 +131,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Waiting waiting_ = Waiting::nothing;
   std::chrono::steady_clock::time_point request_began_;
 
+  std::array<char, kReadBytes> incoming_;
   beast::flat_buffer buffer_;
   std::optional<http::request_parser<http::string_body>> parser_;
-  bool header_checked_ = false, reading_ = false, closed_ = false;
+  bool header_checked_ = false, line_parsed_ = false, reading_ = false, closed_ = false;
   uint64_t held_body_bytes_ = 0;
 
   std::shared_ptr<class SocketExchange> exchange_;
@@ -288,7 +291,8 @@ void Connection::hold_body(uint64_t bytes) {
 void Connection::read_more() {
   if (reading_ || closed_) return;
   reading_ = true;
-  socket_.async_read_some(buffer_.prepare(kReadBytes), [self = shared_from_this()](error_code ec, size_t n) {
+  // Not straight into buffer_: that may be consumed, and so moved, while a read is under way.
+  socket_.async_read_some(asio::buffer(incoming_), [self = shared_from_this()](error_code ec, size_t n) {
     self->reading_ = false;
     self->on_read(ec, n);
   });
@@ -306,6 +310,7 @@ void Connection::on_read(error_code ec, size_t n) {
     }
     return close();
   }
+  std::memcpy(buffer_.prepare(n).data(), incoming_.data(), n);
   buffer_.commit(n);
   if (lingering_) {
     lingered_ += n;
@@ -334,7 +339,7 @@ void Connection::parse() {
     parser_->header_limit(static_cast<uint32_t>(limits_.header_bytes + limits_.request_line_bytes));
     parser_->body_limit(limits_.body_bytes);
     parser_->eager(false);
-    header_checked_ = false;
+    header_checked_ = line_parsed_ = false;
     request_began_ = std::chrono::steady_clock::now();
     set_deadline(Waiting::request, limits_.idle_timeout_ms);
   }
@@ -346,10 +351,12 @@ void Connection::parse() {
 // False: more bytes are awaited, or the request was refused.
 bool Connection::parse_header() {
   error_code ec;
-  buffer_.consume(parser_->put(buffer_.data(), ec));
+  const size_t consumed = parser_->put(buffer_.data(), ec);
+  buffer_.consume(consumed);
+  line_parsed_ = line_parsed_ || consumed > 0;  // Beast takes whole lines, the request line first
   if (ec == http::error::need_more) {
     const std::string_view text(static_cast<const char*>(buffer_.data().data()), buffer_.size());
-    if (text.size() > limits_.request_line_bytes && text.find('\n') > limits_.request_line_bytes) {
+    if (!line_parsed_ && text.size() > limits_.request_line_bytes && text.find('\n') > limits_.request_line_bytes) {
       refuse(414, "request_line_too_long", fmt::format("the request line is longer than {} bytes", limits_.request_line_bytes));
       return false;
     }

@@ -53,8 +53,11 @@ TEST_P(Table, WrongTypesAreNamed) {
       }
       const bool fits = (field.types & type) || (type == kInteger && (field.types & kNumber));
       const std::string got = code(body, field);
-      if (fits) EXPECT_NE(got, "invalid_type") << field.name;
-      else EXPECT_EQ(got, "invalid_type") << field.name << " took " << body.dump();
+      if (fits) {
+        EXPECT_NE(got, "invalid_type") << field.name;
+      } else {
+        EXPECT_EQ(got, "invalid_type") << field.name << " took " << body.dump();
+      }
     }
 }
 
@@ -68,7 +71,9 @@ TEST_P(Table, RangesHoldAtBothEdges) {
     const double step = is_integer_only(field) ? 1.0 : 1e-3;
     const auto probe = [&](double x) { return code(Json{{field.name, x}}, field); };
     EXPECT_EQ(probe(field.min), field.above_min || field.min < -9.2e18 ? "out_of_range" : "") << field.name;
-    if (std::abs(field.min) < 1e15) EXPECT_EQ(probe(field.min - step), "out_of_range") << field.name;
+    if (std::abs(field.min) < 1e15) {
+      EXPECT_EQ(probe(field.min - step), "out_of_range") << field.name;
+    }
     if (field.max < 1e15) {
       EXPECT_EQ(probe(field.max), "") << field.name;
       EXPECT_EQ(probe(field.max + step), "out_of_range") << field.name;
@@ -85,11 +90,15 @@ TEST_P(Table, SizesAndChoicesHold) {
   for (const Field& field : table()) {
     if (field.refuse != Field::Refuse::no) continue;
     if ((field.types & kString) && field.max < 1e6) {
-      if (field.choices.empty()) EXPECT_EQ(code(Json{{field.name, std::string(static_cast<size_t>(field.max), 'x')}}, field), "") << field.name;
+      if (field.choices.empty()) {
+        EXPECT_EQ(code(Json{{field.name, std::string(static_cast<size_t>(field.max), 'x')}}, field), "") << field.name;
+      }
       EXPECT_EQ(code(Json{{field.name, std::string(static_cast<size_t>(field.max) + 1, 'x')}}, field), "out_of_range") << field.name;
     }
     for (const char* choice : field.choices) EXPECT_EQ(code(Json{{field.name, choice}}, field), "");
-    if (!field.choices.empty()) EXPECT_EQ(code(Json{{field.name, "surely not"}}, field), "unsupported_value");
+    if (!field.choices.empty()) {
+      EXPECT_EQ(code(Json{{field.name, "surely not"}}, field), "unsupported_value");
+    }
     if ((field.types & kArray) && field.max < 1e6) {
       EXPECT_EQ(code(Json{{field.name, Json(std::vector<int>(static_cast<size_t>(field.max), 1))}}, field), "") << field.name;
       EXPECT_EQ(code(Json{{field.name, Json(std::vector<int>(static_cast<size_t>(field.max) + 1, 1))}}, field), "out_of_range") << field.name;
@@ -106,7 +115,9 @@ TEST_P(Table, RequiredFieldsAreMissed) {
       EXPECT_EQ(error->code, "missing_field");
     }
   body["something_new"] = 5;
-  if (GetParam() == 4) EXPECT_FALSE(check_fields(body, table()));
+  if (GetParam() == 4) {
+    EXPECT_FALSE(check_fields(body, table()));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Fields, Table, ::testing::Range(0, 5));
