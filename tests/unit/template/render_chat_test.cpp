@@ -98,7 +98,9 @@ TEST(RenderChat, WrongShapesAreErrors) {
     SCOPED_TRACE(messages);
     EXPECT_FALSE(render_chat(mini, chat(messages)).is_ok() && std::string(messages) != "[]");
   }
-  ChatInput input = chat("[]");
+  ChatInput input = chat((R"([{"role":"user","content":)" + std::string(500, '[') + std::string(500, ']') + "}]").c_str());
+  EXPECT_EQ(render_chat(mini, input).status().code(), Code::resource_exhausted);
+  input = chat("[]");
   input.tools = 5;
   EXPECT_EQ(render_chat(mini, input).status().code(), Code::invalid_argument);
   input.tools = nullptr;
