@@ -13,7 +13,7 @@
 
 namespace turbo::engine::testing {
 
-struct Setup {
+struct ModelSetup {
   std::string model = "models/turbo-mini-q1.gguf";
   std::string activations = "int8";
   int threads = 2;
@@ -22,7 +22,7 @@ struct Setup {
   std::string isa;  // TURBO_CPU_ISA; empty = the machine's best
 };
 
-inline std::unique_ptr<Runtime> load(const Setup& setup) {
+inline std::unique_ptr<Runtime> load(const ModelSetup& setup) {
   if (setup.isa.empty()) unsetenv("TURBO_CPU_ISA");
   else setenv("TURBO_CPU_ISA", setup.isa.c_str(), 1);
   profile::Profile profile;
@@ -39,7 +39,7 @@ inline std::unique_ptr<Runtime> load(const Setup& setup) {
   return runtime ? std::move(*runtime) : nullptr;
 }
 
-struct Run : Listener {
+struct Outcome : Listener {
   std::vector<std::vector<float>> logits;  // row i: after prompt token i (the last one has none)
   std::vector<int32_t> ids;
   Finish finish;
@@ -63,8 +63,8 @@ struct Run : Listener {
   }
 };
 
-inline std::shared_ptr<Run> submit_scoring(Runtime& runtime, const std::vector<int32_t>& tokens) {
-  auto run = std::make_shared<Run>();
+inline std::shared_ptr<Outcome> submit_scoring(Runtime& runtime, const std::vector<int32_t>& tokens) {
+  auto run = std::make_shared<Outcome>();
   Request request;
   request.prompt = tokens;
   request.max_tokens = 0;
@@ -81,8 +81,8 @@ inline std::vector<std::vector<float>> score(Runtime& runtime, const std::vector
   EXPECT_TRUE(run->finish.status) << run->finish.status.message();
   return std::move(run->logits);
 }
-inline std::shared_ptr<Run> submit_greedy(Runtime& runtime, const std::vector<int32_t>& prompt, uint32_t n) {
-  auto run = std::make_shared<Run>();
+inline std::shared_ptr<Outcome> submit_greedy(Runtime& runtime, const std::vector<int32_t>& prompt, uint32_t n) {
+  auto run = std::make_shared<Outcome>();
   Request request;
   request.prompt = prompt;
   request.max_tokens = n;

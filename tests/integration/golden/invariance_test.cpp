@@ -21,9 +21,9 @@ TEST(Invariance, ChunksThreadsAndIsasGiveTheSameBits) {
     auto base = load({.activations = activations, .threads = 1, .prefill_chunk = 256, .kv = "f16"});
     ASSERT_TRUE(base);
     const auto expected = score(*base, tokens);
-    const std::vector<Setup> others{{.threads = 2, .prefill_chunk = 7}, {.threads = 3, .prefill_chunk = 64}, {.threads = 2, .isa = "avx2"},
+    const std::vector<ModelSetup> others{{.threads = 2, .prefill_chunk = 7}, {.threads = 3, .prefill_chunk = 64}, {.threads = 2, .isa = "avx2"},
                                     {.threads = 1, .prefill_chunk = 33, .isa = "scalar"}};
-    for (Setup other : others) {
+    for (ModelSetup other : others) {
       other.activations = activations;
       other.kv = "f16";
       other.model = "models/turbo-mini-q1.gguf";
@@ -49,7 +49,7 @@ TEST(Invariance, ARequestGivesTheSameTextAloneAndInAnyMix) {
     prompts.push_back(random_tokens(rng, 1 + rng() % 90));
     alone.push_back(greedy(*runtime, prompts.back(), 24));
   }
-  std::vector<std::shared_ptr<Run>> runs;
+  std::vector<std::shared_ptr<Outcome>> runs;
   for (const auto& prompt : prompts) runs.push_back(submit_greedy(*runtime, prompt, 24));
   auto scoring = submit_scoring(*runtime, random_tokens(rng, 200));  // a long prompt in between
   for (size_t i = 0; i < runs.size(); ++i) {
