@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Rules about the tree: who may include whom, what core may name, what may be checked in.
+"""Rules about the tree: who may include whom, what core may name, what may be checked in, links that lead somewhere.
 
 Usage: check_structure.py [ROOT]. Prints one line a violation and exits 1 when there is any.
 """
@@ -125,6 +125,15 @@ def check_machine_paths(root, name, data):
         yield f"{name}:{line}: the path of one machine: {found}"
 
 
+def check_links(root, name, text):
+    for match in re.finditer(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text):
+        target = match.group(1)
+        if re.match(r"[a-z]+:", target):
+            continue
+        if not os.path.exists(os.path.join(root, os.path.dirname(name), target)):
+            yield f"{name}:{text.count(chr(10), 0, match.start()) + 1}: the link {target} leads nowhere"
+
+
 def check_repository(root, files=None):
     files = tracked_files(root) if files is None else files
     plugins_folder = os.path.join(root, "plugins")
@@ -138,6 +147,8 @@ def check_repository(root, files=None):
         text = data.decode(errors="replace") if SOURCE.search(name) else ""
         if not name.startswith("tests/integration/structure/"):
             violations += check_machine_paths(root, name, data)
+        if name.endswith(".md"):
+            violations += check_links(root, name, data.decode(errors="replace"))
         if HEADER.search(name):
             violations += check_header_comment(name, text)
         if name.startswith("core/") and SOURCE.search(name):

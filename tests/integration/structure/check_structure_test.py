@@ -59,6 +59,10 @@ class Rules(unittest.TestCase):
         self.refused({"docs/a.md": "see /ho" + "me/ann/turbo\n"}, "path of one machine")
         self.assertEqual(self.check({"docs/a.md": "see https://example.org/ho" + "me/page and $HOME/x and /home/someone/x and /usr/lib\n"}), [])
 
+    def test_links(self):
+        self.refused({"docs/a.md": "see [b](b.md)\n"}, "leads nowhere")
+        self.assertEqual(self.check({"docs/a.md": "[b](../docs/b.md#part) and [c](https://example.org/c)\n", "docs/b.md": "\n"}), [])
+
     def test_size(self):
         limit = check_structure.MAX_TRACKED_BYTES
         check_structure.MAX_TRACKED_BYTES = 10
