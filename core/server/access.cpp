@@ -1,0 +1,71 @@
+#include "server/access.h"
+
+#include <algorithm>
+
+namespace turbo::server {
+namespace {
+
+std::string lower(std::string_view text) {
+  std::string out(text);
+  std::transform(out.begin(), out.end(), out.begin(), [](unsigned char c) { return std::tolower(c); });
+  return out;
+}
+
+// "localhost:8080" -> "localhost", "[::1]:80" -> "::1"
+std::string host_name(std::string_view authority) {
+  if (!authority.empty() && authority.front() == '[') {
+    const size_t end = authority.find(']');
+    return lower(authority.substr(1, end == authority.npos ? authority.npos : end - 1));
+  }
+  return lower(authority.substr(0, authority.find(':')));
+}
+
+bool is_loopback_name(const std::string& name) {
+  if (name == "localhost" || name == "::1" || name.ends_with(".localhost")) return true;
+  // Only a literal address: "127.evil.example" is a name.
+  return name.starts_with("127.") && std::count(name.begin(), name.end(), '.') == 3 &&
+         std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isdigit(c) || c == '.'; });
+}
+
+bool equal_in_constant_time(const std::string& secret, std::string_view given) {
+  unsigned difference = secret.size() == given.size() ? 0 : 1;
+  for (size_t i = 0; i < given.size(); ++i)
+    difference |= static_cast<unsigned char>(given[i]) ^ static_cast<unsigned char>(secret.empty() ? 0 : secret[i % secret.size()]);
+  return difference == 0;
+}
+
+}  // namespace
+
+std::optional<ApiError> check_host(const HttpRequest& request, const AccessRules& rules) {
+  if (!rules.loopback) return std::nullopt;
+  const std::string* host = request.header("host");
+  if (!host) return std::nullopt;  // HTTP/1.0; browsers always send one
+  const std::string name = host_name(*host);
+  if (is_loopback_name(name) || name == lower(rules.host)) return std::nullopt;
+  return ApiError{403, "host_not_allowed", "the Host header names another machine than this one", {}, {}};
+}
+
+bool origin_allowed(const HttpRequest& request, const AccessRules& rules) {
+  const std::string* origin = request.header("origin");
+  if (!origin) return true;
+  for (const std::string& allowed : rules.origins)
+    if (allowed == "*" || lower(allowed) == lower(*origin)) return true;
+  const size_t scheme = origin->find("://");
+  if (scheme == std::string::npos) return false;  // "null": a sandboxed or local page
+  const std::string_view authority = std::string_view(*origin).substr(scheme + 3);
+  const std::string* host = request.header("host");
+  return is_loopback_name(host_name(authority)) || (host && lower(authority) == lower(*host));
+}
+
+bool key_valid(const HttpRequest& request, const AccessRules& rules) {
+  std::string_view given;
+  if (const std::string* header = request.header("authorization")) {
+    if (lower(std::string_view(*header).substr(0, 7)) == "bearer ") given = std::string_view(*header).substr(7);
+  }
+  if (const std::string* header = request.header("x-api-key"); header && given.empty()) given = *header;
+  bool valid = false;
+  for (const std::string& key : rules.keys) valid |= !key.empty() && equal_in_constant_time(key, given);
+  return valid;
+}
+
+}  // namespace turbo::server

@@ -1,0 +1,27 @@
+// Who may call: Host and Origin checks against pages of other sites, and API keys. Pure; any thread.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "server/api_error.h"
+#include "server/http.h"
+
+namespace turbo::server {
+
+struct AccessRules {
+  bool loopback = true;            // bound to loopback: other Host names are a DNS-rebinding page
+  std::string host;                // the profile's own name, always allowed
+  std::vector<std::string> origins;  // further allowed; "*" = all
+  std::vector<std::string> keys;   // empty = open
+};
+
+/// Wrong Host while bound to loopback.
+std::optional<ApiError> check_host(const HttpRequest& request, const AccessRules& rules);
+/// Whether a page of the request's Origin may read answers. No Origin header: true.
+bool origin_allowed(const HttpRequest& request, const AccessRules& rules);
+/// A valid key in Authorization: Bearer or x-api-key. Takes the same time whatever the key is.
+bool key_valid(const HttpRequest& request, const AccessRules& rules);
+
+}  // namespace turbo::server

@@ -1,0 +1,225 @@
+#include "server/app.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+#include "server/chat.h"
+#include "server/completions.h"
+
+namespace turbo::server {
+
+struct App::Route {
+  enum class Prefix { optional, required, none };  // of /v1
+  const char* path;  // without /v1; a final '/' takes any non-empty rest
+  Prefix prefix;
+  const char* method;
+  const char* name;  // the metrics' label
+  void (App::*handler)(Call&);
+  bool open = false;       // needs no key
+  bool while_loading = false;
+};
+
+const std::vector<App::Route>& App::routes() {
+  using P = Route::Prefix;
+  static const std::vector<Route> routes{
+      {"/health", P::optional, "GET", "health", &App::health, true, true},
+      {"/models", P::optional, "GET", "models", &App::models},
+      {"/models/", P::optional, "GET", "model", &App::model},
+      {"/chat/completions", P::optional, "POST", "chat", &App::chat},
+      {"/chat/completions/input_tokens", P::optional, "POST", "input_tokens", &App::count_chat},
+      {"/completions", P::required, "POST", "completions", &App::completions},
+      {"/completions", P::none, "POST", "completion", &App::not_supported},
+      {"/completion", P::none, "POST", "completion", &App::not_supported},
+      {"/responses", P::optional, "POST", "responses", &App::not_supported},
+      {"/responses/input_tokens", P::optional, "POST", "input_tokens", &App::not_supported},
+      {"/embeddings", P::optional, "POST", "embeddings", &App::not_supported},
+      {"/messages", P::required, "POST", "messages", &App::not_supported},
+      {"/messages/count_tokens", P::required, "POST", "messages", &App::not_supported},
+      {"/tokenize", P::none, "POST", "tokenize", &App::tokenize},
+      {"/detokenize", P::none, "POST", "detokenize", &App::detokenize},
+      {"/apply-template", P::none, "POST", "apply_template", &App::apply_template},
+      {"/cancel", P::optional, "POST", "cancel", &App::cancel},
+      {"/metrics", P::none, "GET", "metrics", &App::metrics},
+      {"/props", P::none, "GET", "props", &App::props},
+      {"/slots", P::none, "GET", "slots", &App::slots},
+      {"/version", P::none, "GET", "version", &App::version},
+      {"/", P::none, "GET", "page", &App::page, true, true},
+  };
+  return routes;
+}
+
+const App::Route* App::find_route(std::string_view path, std::string& tail) {
+  const bool prefixed = path.starts_with("/v1/");
+  const std::string_view rest = prefixed ? path.substr(3) : path;
+  for (const Route& route : routes()) {
+    if (prefixed ? route.prefix == Route::Prefix::none : route.prefix == Route::Prefix::required) continue;
+    const std::string_view own = route.path;
+    if (rest == own) return &route;
+    if (own.size() > 1 && own.back() == '/' && rest.size() > own.size() && rest.starts_with(own)) {
+      tail = rest.substr(own.size());
+      return &route;
+    }
+  }
+  return nullptr;
+}
+
+App::App(const profile::Profile& profile)
+    : profile_(profile),
+      requests_total_(prometheus::BuildCounter().Name("turbo_requests_total").Help("Requests answered.").Register(registry_)) {
+  limits_.max_queue = static_cast<uint32_t>(profile.server.max_queue);
+  limits_.request_timeout_ms = profile.server.request_timeout_ms;
+  limits_.lenient_model = profile.server.lenient_model;
+  limits_.fingerprint = fmt::format("turbo-{}-{:016x}", TURBO_VERSION, profile::fingerprint(profile));
+}
+
+void App::set_access(AccessRules rules) { access_ = std::move(rules); }
+
+void App::attach(std::shared_ptr<Backend> backend) {
+  std::lock_guard lock(mutex_);
+  backend_ = std::move(backend);
+}
+
+std::shared_ptr<Backend> App::backend() const {
+  std::lock_guard lock(mutex_);
+  return backend_;
+}
+
+void App::handle(const std::shared_ptr<Exchange>& exchange) {
+  try {
+    dispatch(exchange);
+  } catch (const std::exception& e) {
+    spdlog::error("{}: {}", exchange->request().id, e.what());
+    exchange->respond(error_response(ApiError::internal()));
+  }
+}
+
+void App::dispatch(const std::shared_ptr<Exchange>& exchange) {
+  const HttpRequest& request = exchange->request();
+  std::string target = request.target.substr(0, request.target.find_first_of("?#"));
+  if (const size_t scheme = target.find("://"); scheme != std::string::npos && target.front() != '/') {
+    const size_t slash = target.find('/', scheme + 3);
+    target = slash == std::string::npos ? "/" : target.substr(slash);
+  }
+  const std::optional<std::string> path = percent_decode(target);
+  std::string tail;
+  const Route* route = path && !request.refusal ? find_route(*path, tail) : nullptr;
+  exchange->on_answer([this, name = route ? route->name : "other", id = request.id](int status) {
+    count(name, status);
+    spdlog::debug("{}: {} {}", id, name, status);
+  });
+
+  if (request.refusal) return respond(exchange, ApiError{request.refusal->status, request.refusal->code, request.refusal->message, {}, {}});
+  if (auto error = check_host(request, access_)) return respond(exchange, *error);
+  add_cors(exchange);
+  if (request.method == "OPTIONS") return preflight(exchange, route);
+  if (!origin_allowed(request, access_))
+    return respond(exchange, ApiError{403, "origin_not_allowed", "pages of this origin may not call this server: server.cors_origins lists those that may", {}, {}});
+  if (!access_.keys.empty() && !(route && route->open) && !key_valid(request, access_))
+    return respond(exchange, ApiError{401, "invalid_api_key", "a valid API key is needed: Authorization: Bearer KEY", {}, {}});
+  if (!route) return respond(exchange, ApiError::not_found("there is nothing at this path"));
+  if (request.method != route->method && !(request.method == "HEAD" && std::string_view(route->method) == "GET")) {
+    exchange->add_header("allow", std::string_view(route->method) == "GET" ? "GET, HEAD, OPTIONS" : "POST, OPTIONS");
+    return respond(exchange, ApiError{405, "method_not_allowed", fmt::format("this path takes {}", route->method), {}, {}});
+  }
+
+  Call call{exchange, backend(), {}, std::move(tail)};
+  if (!call.backend && !route->while_loading) return respond(exchange, ApiError::loading());
+  if (std::string_view(route->method) == "POST") {
+    if (draining_) return respond(exchange, ApiError::draining());
+    if (const std::string* encoding = request.header("content-encoding"); encoding && *encoding != "identity")
+      return respond(exchange, ApiError{415, "unsupported_encoding", "compressed bodies are not supported", {}, {}});
+    if (const std::string* type = request.header("content-type")) {
+      std::string essence = type->substr(0, type->find(';'));
+      while (!essence.empty() && (essence.back() == ' ' || essence.back() == '\t')) essence.pop_back();
+      std::transform(essence.begin(), essence.end(), essence.begin(), [](unsigned char c) { return std::tolower(c); });
+      if (essence != "application/json")
+        return respond(exchange, ApiError{415, "unsupported_media_type", "the body must be application/json", {}, {}});
+    }
+    if (route->handler != &App::not_supported) {
+      Result<Json> body = parse_json(request.body, profile_.server.json_depth_limit);
+      exchange->request().body = {};
+      if (!body) return respond(exchange, ApiError{400, "invalid_json", body.status().message(), {}, {}});
+      if (!body->is_object()) return respond(exchange, ApiError::invalid_type("", "a JSON object"));
+      call.body = std::move(*body);
+    }
+  }
+  (this->*route->handler)(call);
+}
+
+void App::respond(const std::shared_ptr<Exchange>& exchange, const ApiError& error) {
+  if (error.status >= 500 && error.status != 501 && error.status != 503)
+    spdlog::error("{}: {} {}", exchange->request().id, error.status, error.message);
+  exchange->respond(error_response(error));
+}
+
+void App::respond(const std::shared_ptr<Exchange>& exchange, const Json& body) {
+  HttpResponse response;
+  response.body = to_text(body);
+  exchange->respond(std::move(response));
+}
+
+void App::add_cors(const std::shared_ptr<Exchange>& exchange) {
+  const HttpRequest& request = exchange->request();
+  const std::string* origin = request.header("origin");
+  if (!origin || !origin_allowed(request, access_)) return;
+  exchange->add_header("access-control-allow-origin", *origin);
+  exchange->add_header("access-control-expose-headers", "x-request-id, retry-after, retry-after-ms, x-should-retry");
+  exchange->add_header("vary", "Origin");
+}
+
+void App::preflight(const std::shared_ptr<Exchange>& exchange, const Route* route) {
+  const HttpRequest& request = exchange->request();
+  HttpResponse response;
+  response.status = 204;
+  const std::string methods = !route ? "GET, HEAD, POST, OPTIONS" : std::string_view(route->method) == "GET" ? "GET, HEAD, OPTIONS" : "POST, OPTIONS";
+  response.headers.emplace_back("allow", methods);
+  if (request.header("origin") && origin_allowed(request, access_)) {
+    response.headers.emplace_back("access-control-allow-methods", methods);
+    const std::string* wanted = request.header("access-control-request-headers");
+    response.headers.emplace_back("access-control-allow-headers", wanted ? *wanted : "authorization, content-type, x-api-key");
+    response.headers.emplace_back("access-control-max-age", "600");
+  }
+  exchange->respond(std::move(response));
+}
+
+void App::count(const char* route, int status) {
+  requests_total_.Add({{"route", route}, {"status", std::to_string(status)}}).Increment();
+}
+
+void App::generate(Call& call, Checked<GenerationPlan> checked) {
+  if (const auto* error = std::get_if<ApiError>(&checked)) return respond(call.exchange, *error);
+  GenerationPlan& plan = std::get<GenerationPlan>(checked);
+  const std::string id = plan.answer.id;
+  const Generation::Context context{call.backend, live_, *call.backend->tokenizer(), profile_.server.sse_ping_ms};
+  auto generation = std::make_shared<Generation>(call.exchange, context, std::move(plan));
+  {
+    std::lock_guard lock(mutex_);
+    // Ended ones are swept when the table has doubled, which keeps it within twice of what is alive.
+    if (generations_.size() >= sweep_at_) {
+      std::erase_if(generations_, [](const auto& entry) { return entry.second.expired(); });
+      sweep_at_ = 64 + 2 * generations_.size();
+    }
+    generations_.emplace(id, generation);
+  }
+  generation->start();
+}
+
+void App::chat(Call& call) { generate(call, plan_chat(call.body, *call.backend, limits_)); }
+void App::completions(Call& call) { generate(call, plan_completion(call.body, *call.backend, limits_)); }
+
+void App::not_supported(Call& call) { respond(call.exchange, ApiError::not_supported("this route")); }
+
+void App::cancel(Call& call) {
+  static const std::vector<Field> table{{.name = "id", .types = kString, .required = true}};
+  if (auto error = check_fields(call.body, table)) return respond(call.exchange, *error);
+  std::shared_ptr<Generation> generation;
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = generations_.find(call.body["id"].get<std::string>());
+    if (found != generations_.end()) generation = found->second.lock();
+  }
+  respond(call.exchange, Json{{"cancelled", generation && generation->cancel()}});
+}
+
+}  // namespace turbo::server

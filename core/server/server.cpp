@@ -1,0 +1,81 @@
+#include "server/server.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "server/app.h"
+#include "server/transport.h"
+
+namespace turbo::server {
+namespace {
+
+constexpr uint64_t kFlushMs = 1000;      // for answers to reach clients after the engine has ended
+constexpr uint64_t kLetGoMs = 30000;     // a cancelled request ends within one step
+
+TransportLimits transport_limits(const profile::Profile::Server& server) {
+  TransportLimits limits;
+  limits.body_bytes = server.body_limit_bytes;
+  limits.header_bytes = server.header_limit_bytes;
+  limits.header_count = static_cast<uint32_t>(server.header_limit_count);
+  limits.request_line_bytes = server.request_line_limit_bytes;
+  limits.idle_timeout_ms = server.idle_timeout_ms;
+  limits.max_connections = static_cast<uint32_t>(server.max_connections);
+  limits.threads = std::clamp(std::thread::hardware_concurrency() / 4, 2u, 4u);
+  return limits;
+}
+
+}  // namespace
+
+struct Server::Impl {
+  explicit Impl(const profile::Profile& profile) : app(profile) {}
+  App app;
+  std::unique_ptr<Transport> transport;
+  bool drained = false;
+};
+
+Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+Result<std::unique_ptr<Server>> Server::start(const profile::Profile& profile) {
+  const profile::Profile::Server& settings = profile.server;
+  auto impl = std::make_unique<Impl>(profile);
+  // Connections that come before the rules are set wait for the gate.
+  auto gate = std::make_shared<std::mutex>();
+  std::unique_lock hold(*gate);
+  TURBO_ASSIGN(impl->transport, Transport::start(settings.host, static_cast<uint16_t>(settings.port), transport_limits(settings),
+                                                 [app = &impl->app, gate](std::shared_ptr<Exchange> exchange) {
+                                                   { std::lock_guard wait(*gate); }
+                                                   app->handle(exchange);
+                                                 }));
+  impl->app.set_access({impl->transport->is_loopback(), settings.host, settings.cors_origins, settings.api_keys});
+  if (!impl->transport->is_loopback() && settings.api_keys.empty())
+    spdlog::warn("the server listens beyond this machine without an API key: anyone who reaches it may use it (server.api_keys)");
+  return std::unique_ptr<Server>(new Server(std::move(impl)));
+}
+
+void Server::attach(std::shared_ptr<Backend> backend) { impl_->app.attach(std::move(backend)); }
+
+uint16_t Server::port() const { return impl_->transport->port(); }
+
+std::string Server::url() const { return fmt::format("http://{}:{}", impl_->transport->address(), port()); }
+
+bool Server::drain(uint64_t timeout_ms) {
+  if (impl_->drained) return true;
+  impl_->drained = true;
+  impl_->app.begin_drain();
+  bool clean = impl_->transport->wait_idle(timeout_ms);
+  if (const auto backend = impl_->app.backend()) clean = backend->drain(0) && clean;
+  impl_->transport->wait_idle(kFlushMs);
+  impl_->transport->close();
+  return clean;
+}
+
+Server::~Server() {
+  impl_->transport->close();  // every exchange hears that its client is gone and cancels
+  if (!impl_->app.live().wait_none(kLetGoMs)) spdlog::error("the engine did not end a cancelled request");
+  impl_->transport.reset();
+}
+
+}  // namespace turbo::server
