@@ -183,8 +183,8 @@ TEST(TemplateErrors, NameTheLineAndTheNearestFilter) {
   EXPECT_EQ(outcome("\n\n\n{{ missing.x }}").message(), "chat template: line 4: 'missing' is undefined");
   EXPECT_EQ(outcome("{% if true %}\n{% if x %}").message(), "chat template: line 2: block is never closed: expected 'endif'");
   EXPECT_EQ(outcome("{% include 'a' %}").message(), "chat template: line 1: 'include' is not supported: a chat template stands alone");
-  Status raised = outcome("{{ raise_exception('roles must alternate') }}");
-  EXPECT_EQ(raised.message(), "roles must alternate");
+  Status raised = outcome("{{ raise_exception('only one question at a time') }}");
+  EXPECT_EQ(raised.message(), "only one question at a time");
   EXPECT_EQ(raised.code(), Code::invalid_argument);
   EXPECT_EQ(outcome("x", Json::array()).code(), Code::invalid_argument);
 }
