@@ -16,7 +16,7 @@ packages=(
   prometheus-cpp-dev libgtest-dev libgmock-dev libssl-dev
 )
 test_packages=(python3 curl)
-full_packages=(nodejs npm)
+full_packages=(nodejs npm clang libclang-rt-dev)
 
 say() { printf '\033[1m==>\033[0m %s\n' "$*" >&2; }
 die() { printf 'setup.sh: %s\n' "$1" >&2; [ -z "${2:-}" ] || printf 'hint: %s\n' "$2" >&2; exit 1; }

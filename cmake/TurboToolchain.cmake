@@ -27,3 +27,8 @@ if(TURBO_SANITIZE)
     add_compile_options(-fno-sanitize-recover=undefined)
   endif()
 endif()
+
+# Coverage for libFuzzer in every library; only the fuzz targets link its main.
+if(TURBO_BUILD_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()

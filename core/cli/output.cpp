@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 
 namespace turbo::cli {
@@ -36,7 +37,7 @@ void Progress::update(double fraction, const std::string& note) {
     const int filled = static_cast<int>(fraction * 30);
     fmt::print(stderr, "\r\033[K{} [{}{}] {:3.0f}% {}", what_, std::string(filled, '#'), std::string(30 - filled, '.'), fraction * 100, note);
     std::fflush(stderr);
-  } else if (step > 0) {
+  } else if (step > 0 && std::chrono::steady_clock::now() - start_ > std::chrono::seconds(2)) {
     fmt::print(stderr, "{}: {:.0f}% {}\n", what_, fraction * 100, note);
   }
 }

@@ -1,6 +1,7 @@
 // What commands print: errors, hints, JSON, progress. Main thread only.
 #pragma once
 
+#include <chrono>
 #include <nlohmann/json.hpp>
 
 #include <string>
@@ -23,7 +24,7 @@ void print_error(const Status& status, const OutputStyle& style);
 /// One JSON object on stdout.
 void print_json(const nlohmann::ordered_json& json);
 
-/// A bar on a terminal; plain lines at every quarter otherwise; nothing when quiet.
+/// A bar on a terminal; otherwise plain lines at every quarter of what takes over two seconds; nothing when quiet.
 class Progress {
  public:
   Progress(std::string what, const OutputStyle& style);
@@ -36,6 +37,7 @@ class Progress {
   std::string what_;
   bool shown_, terminal_;
   int last_ = -1;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
 /// "12.3 MiB".

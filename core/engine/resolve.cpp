@@ -1,5 +1,7 @@
 #include "engine/resolve.h"
 
+#include <nlohmann/json.hpp>
+
 #include <set>
 
 #include "base/machine.h"

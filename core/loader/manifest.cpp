@@ -35,19 +35,20 @@ class MapReader {
     if (map_.kind != YamlValue::Kind::map) return refuse(map_.line, "expected keys and values");
     std::vector<std::string> known;
     for (const Entry& entry : fields_) known.push_back(entry.key);
-    for (const auto& [key, value] : map_.entries) {
-      const auto found = std::find_if(fields_.begin(), fields_.end(), [&](const Entry& e) { return e.key == key; });
+    for (const YamlEntry& given : map_.entries) {
+      const auto found =
+          std::find_if(fields_.begin(), fields_.end(), [&](const Entry& e) { return e.key == given.key; });
       if (found == fields_.end()) {
-        const std::string near = nearest_name(key, known);
-        return refuse(value.line,
-                      fmt::format("unknown key '{}'; known: {}", clean_text(key, 64), fmt::join(known, ", ")))
+        const std::string near = nearest_name(given.key, known);
+        return refuse(given.value.line,
+                      fmt::format("unknown key '{}'; known: {}", clean_text(given.key, 64), fmt::join(known, ", ")))
             .with_hint(near.empty() ? "remove it" : fmt::format("did you mean '{}'?", near));
       }
-      TURBO_RETURN_IF_ERROR(found->field(value));
+      TURBO_RETURN_IF_ERROR(found->field(given.value));
     }
     for (const Entry& entry : fields_) {
       const bool present =
-          std::any_of(map_.entries.begin(), map_.entries.end(), [&](const auto& e) { return e.first == entry.key; });
+          std::any_of(map_.entries.begin(), map_.entries.end(), [&](const auto& e) { return e.key == entry.key; });
       if (entry.required && !present) return refuse(map_.line, fmt::format("key '{}' is missing", entry.key));
     }
     return Status::ok();

@@ -94,7 +94,7 @@ class TreeBuilder : public YAML::EventHandler {
       level.key = std::move(value.text);
       level.has_key = true;
     } else {
-      level.value.entries.emplace_back(std::move(level.key), std::move(value));
+      level.value.entries.push_back({std::move(level.key), std::move(value)});
       level.has_key = false;
     }
   }

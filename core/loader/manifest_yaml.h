@@ -3,12 +3,13 @@
 
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "base/status.h"
 
 namespace turbo::loader {
+
+struct YamlEntry;
 
 struct YamlValue {
   enum class Kind { null, scalar, list, map };
@@ -16,8 +17,13 @@ struct YamlValue {
   int line = 0;  // from 1
   bool quoted = false;
   std::string text;
-  std::vector<YamlValue> items;                            // list
-  std::vector<std::pair<std::string, YamlValue>> entries;  // map, in file order, keys distinct
+  std::vector<YamlValue> items;    // list
+  std::vector<YamlEntry> entries;  // map, in file order, keys distinct
+};
+
+struct YamlEntry {
+  std::string key;
+  YamlValue value;
 };
 
 /// One document whose root is a map.

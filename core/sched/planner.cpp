@@ -9,7 +9,8 @@ uint32_t rows_to_block_edge(uint32_t position) { return kv::kBlock - position % 
 
 // Logit rows a group of n tokens asks for.
 uint32_t logit_rows(const Sequence& sequence, uint32_t n_tokens, uint32_t n_draft, bool last) {
-  if (sequence.scores_prompt && sequence.computed < sequence.n_prompt) return n_tokens;
+  if (sequence.scores_prompt && sequence.computed < sequence.n_prompt)
+    return n_tokens + (last && sequence.generates ? n_draft : 0);
   return last && sequence.generates ? 1 + n_draft : 0;
 }
 

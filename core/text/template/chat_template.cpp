@@ -81,6 +81,8 @@ bool ChatTemplate::mentions(std::string_view name) const {
 
 const std::string& ChatTemplate::source() const { return parsed_->source; }
 
+const TemplateLimits& ChatTemplate::limits() const { return parsed_->limits; }
+
 // Tries tiny conversations to learn which shapes of content and of tool-call arguments the template reads. Templates
 // differ in ways that no look at the text can settle; what they print does. Failing renders simply decide nothing.
 void ChatTemplate::probe() {

@@ -3,35 +3,19 @@
 // Semantics follow Jinja2 as the model publishers configure it: trim_blocks and lstrip_blocks on, loop controls,
 // raise_exception(), strftime_now(), a plain JSON `tojson`, `{% generation %}` passed through, no auto-escaping.
 // A template comes from an untrusted file: it can read only the variables it is given, does no I/O, and stops at the
-// limits below. A parsed ChatTemplate is immutable; any number of threads may render it at once.
+// limits of template_limits.h. A parsed ChatTemplate is immutable; any number of threads may render it at once.
 #pragma once
 
 #include <nlohmann/json.hpp>
 
-#include <cstddef>
-#include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 
 #include "base/status.h"
+#include "text/template/template_limits.h"
 
 namespace turbo::text {
-
-/// Crossing any of these is Code::resource_exhausted; every other template failure is Code::invalid_argument.
-struct TemplateLimits {
-  size_t max_source_bytes = size_t{1} << 20;
-  size_t max_depth = 100;                        ///< nesting of expressions, blocks, macro calls and values, each
-  uint64_t max_steps = 5'000'000;                ///< one per node evaluated, item visited, or 64 bytes of text handled
-  size_t max_output_bytes = size_t{32} << 20;
-  size_t max_value_bytes = size_t{256} << 20;    ///< all values alive in one render, inputs included
-};
-
-struct RenderOptions {
-  /// What strftime_now() reads, in seconds since the epoch (shown in local time); empty = the system clock.
-  std::optional<int64_t> now_unix_s;
-};
 
 /// How a template wants a message's `content` when it is a list of text parts.
 enum class ContentShape {
@@ -55,6 +39,7 @@ class ChatTemplate {
   bool mentions(std::string_view name) const;
 
   const std::string& source() const;
+  const TemplateLimits& limits() const;
   ContentShape content_shape() const { return content_shape_; }
   /// Whether tool-call arguments must stay JSON text; otherwise they are given as the object they spell.
   bool wants_argument_text() const { return wants_argument_text_; }

@@ -1,4 +1,6 @@
 // Statements of a template. Expressions are in eval.cpp.
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 
 #include "text/template/builtins.h"

@@ -40,9 +40,10 @@ std::string print_real(double value, int precision, char type, bool alternate) {
 }
 
 std::string digits_of(uint64_t magnitude, unsigned base, bool upper_case) {
+  const char* digits = upper_case ? "0123456789ABCDEF" : "0123456789abcdef";
   std::string out;
   do {
-    out.insert(out.begin(), (upper_case ? "0123456789ABCDEF" : "0123456789abcdef")[magnitude % base]);
+    out.insert(out.begin(), digits[magnitude % base]);
     magnitude /= base;
   } while (magnitude != 0);
   return out;

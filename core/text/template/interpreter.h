@@ -1,7 +1,7 @@
 // Walks the Ast of a template and writes its output. One Interpreter serves one render on one thread.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include <memory>
 #include <string>

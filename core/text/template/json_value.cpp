@@ -1,5 +1,7 @@
 #include "text/template/json_value.h"
 
+#include <nlohmann/json.hpp>
+
 namespace turbo::text::jinja {
 
 Value value_of(Heap& heap, const nlohmann::ordered_json& json, size_t depth) {

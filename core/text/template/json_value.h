@@ -1,7 +1,7 @@
 // JSON given by the caller, as template values.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "text/template/value.h"
 

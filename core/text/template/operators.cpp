@@ -135,7 +135,8 @@ Value repeat_text(Heap& heap, std::string_view text, int64_t count) {
   heap.work(total);
   std::string out;
   out.reserve(total);
-  for (int64_t i = 0; i < count; ++i) out.append(text);
+  out.append(text);
+  while (out.size() < total) out.append(out, 0, std::min<size_t>(out.size(), total - out.size()));
   return heap.string(std::move(out));
 }
 

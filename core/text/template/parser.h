@@ -1,6 +1,7 @@
 // Builds the Ast of a template. Pure; throws TemplateError on malformed, refused or too deeply nested input.
 #pragma once
 
+#include <algorithm>
 #include <initializer_list>
 #include <string>
 #include <string_view>

@@ -18,6 +18,13 @@ constexpr std::string_view kReserved[] = {
     "max_length", "add_special_tokens", "chat_template", "continue_final_message", "conversation", "tokenizer_kwargs",
 };
 
+// Copying and freeing JSON recurses, so what nests deeper than any template may see is refused before it is copied.
+bool nests_within(const Json& json, size_t levels) {
+  if (!json.is_structured()) return true;
+  if (levels == 0) return false;
+  return std::all_of(json.begin(), json.end(), [&](const Json& item) { return nests_within(item, levels - 1); });
+}
+
 bool is_text_part(const Json& part) {
   if (part.is_string()) return true;
   if (!part.is_object() || !part.contains("type") || !part["type"].is_string()) return false;
@@ -102,6 +109,11 @@ Result<std::string> render_chat(const ChatTemplate& chat_template, const ChatInp
   if (!input.tools.is_null() && !input.tools.is_array()) return Status(Code::invalid_argument, "tools must be an array");
   if (!input.extra.is_null() && !input.extra.is_object()) {
     return Status(Code::invalid_argument, "chat_template_kwargs must be an object");
+  }
+  for (const Json* given : {&input.messages, &input.tools, &input.extra}) {
+    if (!nests_within(*given, chat_template.limits().max_depth)) {
+      return error(Code::resource_exhausted, "chat template: input nested deeper than {} levels", chat_template.limits().max_depth);
+    }
   }
   try {
     Json messages = Json::array();

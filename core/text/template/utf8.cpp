@@ -23,7 +23,8 @@ void append_utf8(std::string& out, uint32_t code_point) {
 
 size_t count_code_points(std::string_view text) {
   size_t count = 0;
-  for (size_t pos = 0; pos < text.size(); pos += decode_at(text, pos).bytes) ++count;
+  while (count < text.size() && static_cast<unsigned char>(text[count]) < 0x80) ++count;   // most text ends here
+  for (size_t pos = count; pos < text.size(); pos += decode_at(text, pos).bytes) ++count;
   return count;
 }
 

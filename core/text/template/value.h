@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -16,7 +17,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "text/template/chat_template.h"
+#include "text/template/template_limits.h"
 
 namespace turbo::text::jinja {
 

@@ -42,6 +42,39 @@ TEST(RenderChat, TheBundledModelsTemplateGivesChatMl) {
   EXPECT_NE(render_chat(mini, input)->find("<tools>\n{\"type\": \"function\", \"function\": {\"name\": \"f\"}}\n</tools>"), std::string::npos);
 }
 
+TEST(RenderChat, EachFamilysMarkupIsWrittenByHandHere) {
+  const std::pair<const char*, const char*> expected[] = {
+      {"qwen2.5", "<|im_start|>system\nGive helpful answers.<|im_end|>\n<|im_start|>user\nA?<|im_end|>\n<|im_start|>assistant\nB.<|im_end|>\n"
+                  "<|im_start|>user\nC?<|im_end|>\n<|im_start|>assistant\n"},
+      {"qwen3", "<|im_start|>user\nA?<|im_end|>\n<|im_start|>assistant\nB.<|im_end|>\n<|im_start|>user\nC?<|im_end|>\n<|im_start|>assistant\n"},
+      {"mistral", "<s>[INST] A?[/INST] B.</s>[INST] C?[/INST]"},
+      {"gemma2", "<s><start_of_turn>user\nA?<end_of_turn>\n<start_of_turn>model\nB.<end_of_turn>\n<start_of_turn>user\nC?<end_of_turn>\n"
+                 "<start_of_turn>model\n"},
+      {"gemma3", "<s><start_of_turn>user\nA?<end_of_turn>\n<start_of_turn>model\nB.<end_of_turn>\n<start_of_turn>user\nC?<end_of_turn>\n"
+                 "<start_of_turn>model\n"},
+      {"phi3", "<|user|>\nA?<|end|>\n<|assistant|>\nB.<|end|>\n<|user|>\nC?<|end|>\n<|assistant|>\n"},
+      {"phi4", "<|im_start|>user<|im_sep|>A?<|im_end|><|im_start|>assistant<|im_sep|>B.<|im_end|><|im_start|>user<|im_sep|>C?<|im_end|>"
+               "<|im_start|>assistant<|im_sep|>"},
+      {"deepseek-r1", "<s><｜User｜>A?<｜Assistant｜>B.<｜end▁of▁sentence｜><｜User｜>C?<｜Assistant｜><think>\n"},
+      {"command-r", "<s><|START_OF_TURN_TOKEN|><|SYSTEM_TOKEN|>Answer what the user asks.<|END_OF_TURN_TOKEN|>"
+                    "<|START_OF_TURN_TOKEN|><|USER_TOKEN|>A?<|END_OF_TURN_TOKEN|><|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>B.<|END_OF_TURN_TOKEN|>"
+                    "<|START_OF_TURN_TOKEN|><|USER_TOKEN|>C?<|END_OF_TURN_TOKEN|><|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>"},
+      {"llama3", "<s><|start_header_id|>system<|end_header_id|>\n\nCutting Knowledge Date: December 2023\nToday Date: 5 May 2025\n\n<|eot_id|>"
+                 "<|start_header_id|>user<|end_header_id|>\n\nA?<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\nB.<|eot_id|>"
+                 "<|start_header_id|>user<|end_header_id|>\n\nC?<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n"},
+  };
+  for (const auto& [name, text] : expected) {
+    SCOPED_TRACE(name);
+    ChatInput input = chat(R"([{"role":"user","content":"A?"},{"role":"assistant","content":"B."},{"role":"user","content":"C?"}])");
+    input.bos_token = "<s>";
+    input.eos_token = "</s>";
+    input.extra = {{"date_string", "5 May 2025"}};
+    auto got = render_chat(load(name), input);
+    ASSERT_TRUE(got.is_ok()) << got.status().message();
+    EXPECT_EQ(*got, text);
+  }
+}
+
 TEST(RenderChat, TextPartsAreJoinedWhereTheTemplateWantsText) {
   ChatTemplate mini = load("turbo-mini"), gemma = load("gemma3");
   EXPECT_EQ(mini.content_shape(), ContentShape::text_only);
@@ -98,7 +131,9 @@ TEST(RenderChat, WrongShapesAreErrors) {
     SCOPED_TRACE(messages);
     EXPECT_FALSE(render_chat(mini, chat(messages)).is_ok() && std::string(messages) != "[]");
   }
-  ChatInput input = chat("[]");
+  ChatInput input = chat((R"([{"role":"user","content":)" + std::string(500, '[') + std::string(500, ']') + "}]").c_str());
+  EXPECT_EQ(render_chat(mini, input).status().code(), Code::resource_exhausted);
+  input = chat("[]");
   input.tools = 5;
   EXPECT_EQ(render_chat(mini, input).status().code(), Code::invalid_argument);
   input.tools = nullptr;
