@@ -284,6 +284,7 @@ TEST_F(Http, AReaderThatDoesNotReadIsGivenUp) {
   body["logprobs"] = true;
   body["top_logprobs"] = 20;
   body["max_tokens"] = 2000;
+  backend->step_us = 2000;  // slower than the server, which is then still sending when the client is given up
   Client stuck = connect(4096);
   stuck.send(request_text("POST", "/v1/chat/completions", body.dump()));
   EXPECT_EQ(get("/health").status, 200);
