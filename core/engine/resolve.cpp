@@ -57,7 +57,8 @@ nlohmann::ordered_json plan_json(const profile::Profile& profile, const model::M
                    {"architecture", config.architecture},
                    {"parameters", config.n_parameters},
                    {"tensor_types", std::move(types)}};
-  for (auto& [key, value] : report.json().items()) json[key] = value;
+  const nlohmann::json resolved = report.json();
+  for (const auto& [key, value] : resolved.items()) json[key] = value;
   return json;
 }
 
