@@ -76,7 +76,7 @@ std::vector<engine::Request> FakeBackend::requests() const {
 
 bool FakeBackend::wait_finished(uint32_t n) const {
   std::unique_lock lock(mutex_);
-  return changed_.wait_for(lock, std::chrono::seconds(20), [&] { return n_finished >= n; });
+  return changed_.wait_for(lock, std::chrono::seconds(60), [&] { return n_finished >= n; });
 }
 
 bool FakeBackend::wait_submitted(size_t n) const {
