@@ -31,7 +31,7 @@ class Chat {
     messages_ = Json::array({{{"role", "system"}, {"content", text}}});
   }
 
-  Status answer(const std::string& line, std::atomic<Generation*>& current) {
+  Status answer(const std::string& line, CurrentGeneration& current) {
     TURBO_ASSIGN(engine::Request request, make_request(arguments_, runtime_));
     messages_.push_back({{"role", "user"}, {"content", line}});
     Result<std::vector<int32_t>> ids = prompt(line);
@@ -47,12 +47,12 @@ class Chat {
     request.prompt = std::move(*ids);
     request.max_tokens = std::min<uint32_t>(request.max_tokens, runtime_.context() - static_cast<uint32_t>(request.prompt.size()));
     Generation generation(runtime_.engine(), &tokenizer_, arguments_.all("--stop"));
-    current = &generation;
+    current.set(&generation);
     Result<Generated> generated = generation.run(std::move(request), [](const std::string& text) {
       std::fwrite(text.data(), 1, text.size(), stdout);
       std::fflush(stdout);
     });
-    current = nullptr;
+    current.set(nullptr);
     std::fputs("\n", stdout);
     TURBO_RETURN_IF_ERROR(generated.status());
     TURBO_RETURN_IF_ERROR(generated->finish.status);
@@ -78,7 +78,7 @@ class Chat {
 
 }  // namespace
 
-int run_chat(const Arguments& arguments, engine::Runtime& runtime, std::atomic<Generation*>& current, std::atomic<bool>& interrupted) {
+int run_chat(const Arguments& arguments, engine::Runtime& runtime, CurrentGeneration& current, std::atomic<bool>& interrupted) {
   const auto tokenizer = runtime.tokenizer();
   if (!tokenizer) return fail(tokenizer.status(), arguments);
   if (!arguments.style.quiet)

@@ -10,6 +10,6 @@
 namespace turbo::cli {
 
 /// Reads lines until end of input or /exit. Ctrl-C ends the running answer; on an empty prompt it leaves.
-int run_chat(const Arguments& arguments, engine::Runtime& runtime, std::atomic<Generation*>& current, std::atomic<bool>& interrupted);
+int run_chat(const Arguments& arguments, engine::Runtime& runtime, CurrentGeneration& current, std::atomic<bool>& interrupted);
 
 }  // namespace turbo::cli

@@ -1,4 +1,5 @@
 // turbo run: one prompt to text, or an interactive chat.
+#include <termios.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -15,8 +16,17 @@
 namespace turbo::cli {
 namespace {
 
-struct Prompt {
-  std::vector<int32_t> ids;
+// The terminal's settings before line editing changed them.
+class TerminalMode {
+ public:
+  TerminalMode() : known_(tcgetattr(STDIN_FILENO, &mode_) == 0) {}
+  void restore() const {
+    if (known_) tcsetattr(STDIN_FILENO, TCSANOW, &mode_);
+  }
+
+ private:
+  termios mode_{};
+  bool known_;
 };
 
 Result<std::vector<int32_t>> parse_ids(const Arguments& arguments) {
@@ -55,6 +65,17 @@ bool is_interactive(const Arguments& arguments) {
   return !has_prompt && isatty(STDIN_FILENO) && !arguments.style.json;
 }
 
+// Options that would be dropped in silence.
+Status check_combination(const Arguments& arguments) {
+  const bool ids = arguments.has("--prompt-ids");
+  if (ids && (arguments.has("--prompt") || arguments.has("--prompt-file")))
+    return Status(Code::invalid_argument, "--prompt-ids and a text prompt: give one of them");
+  if (ids && arguments.has("--chat")) return Status(Code::invalid_argument, "--prompt-ids and --chat: ids are used as they are");
+  if (arguments.has("--system") && !arguments.has("--chat") && !is_interactive(arguments))
+    return Status(Code::invalid_argument, "--system: a system message needs the chat template", "add --chat");
+  return Status::ok();
+}
+
 Result<Generated> generate(const Arguments& arguments, engine::Runtime& runtime, Generation& generation, std::vector<int32_t>& ids) {
   TURBO_ASSIGN(engine::Request request, make_request(arguments, runtime));
   TURBO_ASSIGN(ids, prompt_ids(arguments, runtime));
@@ -70,16 +91,20 @@ Result<Generated> generate(const Arguments& arguments, engine::Runtime& runtime,
 
 int run_run(const Arguments& arguments) {
   int exit_code = kOk;
+  if (const Status status = check_combination(arguments); !status.is_ok()) return fail(status, arguments, kUsage);
   std::optional<profile::Profile> profile = load_profile(arguments, exit_code);
   if (!profile) return exit_code;
   profile->engine.max_running = 1;  // one conversation: the whole pool is its own
   // The watch must exist before other threads do, so that all of them have the signals blocked.
-  std::atomic<Generation*> current{nullptr};
+  CurrentGeneration current;
   std::atomic<bool> interrupted{false};
-  SignalWatch watch([&](int count) {
-    interrupted = true;
-    if (Generation* generation = current.load()) generation->cancel();
-    if (count > 1) _exit(kInterrupted);
+  const TerminalMode terminal;
+  SignalWatch watch([&](int) {
+    const bool again = interrupted.exchange(true);
+    if (current.cancel() && !again) return;
+    // Nothing to end tidily (loading, waiting for input), or asked twice.
+    terminal.restore();
+    _exit(kInterrupted);
   });
   std::unique_ptr<engine::Runtime> runtime = load_runtime(*profile, arguments, exit_code);
   if (!runtime) return exit_code;
@@ -88,10 +113,10 @@ int run_run(const Arguments& arguments) {
 
   const text::Tokenizer* tokenizer = runtime->tokenizer() ? *runtime->tokenizer() : nullptr;
   Generation generation(runtime->engine(), tokenizer, arguments.all("--stop"));
-  current = &generation;
+  current.set(&generation);
   std::vector<int32_t> ids;
   Result<Generated> generated = generate(arguments, *runtime, generation, ids);
-  current = nullptr;
+  current.set(nullptr);
   if (interrupted) return kInterrupted;
   if (!generated) return fail(generated.status(), arguments, generated.status().code() == Code::invalid_argument ? kUsage : kFailed);
   if (generated->finish.reason == engine::FinishReason::failed) return fail(generated->finish.status, arguments);

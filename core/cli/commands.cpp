@@ -65,12 +65,12 @@ std::span<const Command> commands() {
         {"--no-special", "", "special-token spellings are plain text"},
         {"--no-bos", "", "no begin token"}},
        run_tokenize},
-      {"detokenize", "[ID ...]", "text of ids, from the arguments or stdin", {}, run_detokenize},
+      {"detokenize", "[ID ...]", "text of ids, from the arguments or stdin", {}, run_detokenize, SIZE_MAX},
       {"plan", "", "which plugin serves each slot, and why the others lost; loads no weights", {}, run_plan},
-      {"plugins", "list|explain [ID]", "installed plugins", {}, run_plugins},
+      {"plugins", "list|explain [ID]", "installed plugins", {}, run_plugins, 2},
       {"inspect", "FILE", "header facts of a model file and the memory it will need",
        {{"--check-weights", "", "look for weights that are not finite numbers"}},
-       run_inspect},
+       run_inspect, 1},
       {"doctor", "", "devices, instruction sets, plugins that fail to load, and what to do", {}, run_doctor},
   };
   return table;
@@ -105,7 +105,11 @@ std::filesystem::path executable_path() {
 }
 
 Result<std::string> read_text(const std::string& path, size_t limit) {
-  if (path != "-") return profile::read_regular_file(path, limit);
+  if (path != "-") {
+    Result<std::string> text = profile::read_regular_file(path, limit);
+    if (!text) return text.status().with_hint("give a regular, readable file, or - for stdin");
+    return text;
+  }
   std::string text;
   char buffer[1 << 16];
   while (std::cin.read(buffer, sizeof buffer) || std::cin.gcount() > 0) {
@@ -214,6 +218,11 @@ int run_command_line(int argc, char** argv) {
     return kUsage;
   }
   if (arguments->help) return print_command_help(*command);
+  if (arguments->positional.size() > command->max_positional) {
+    const std::string& word = arguments->positional[command->max_positional];
+    return fail(Status(Code::invalid_argument, "turbo " + name + ": unexpected argument '" + word + "'",
+                       name == "run" ? "give the text with --prompt" : "turbo " + name + " --help"), *arguments, kUsage);
+  }
   try {
     return command->run(*arguments);
   } catch (const std::bad_alloc&) {

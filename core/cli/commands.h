@@ -18,6 +18,7 @@ struct Command {
   std::string summary;  // one line
   std::vector<Option> options;
   int (*run)(const Arguments& arguments);
+  size_t max_positional = 0;  // words that are not options
 };
 
 std::span<const Command> commands();

@@ -40,4 +40,23 @@ class Generation {
   bool cancelled_ = false;
 };
 
+/// Which generation a signal ends. Safe between the signal's thread and the one that generates.
+class CurrentGeneration {
+ public:
+  void set(Generation* generation) {
+    std::lock_guard lock(mutex_);
+    generation_ = generation;
+  }
+  /// False when nothing runs.
+  bool cancel() {
+    std::lock_guard lock(mutex_);
+    if (generation_) generation_->cancel();
+    return generation_ != nullptr;
+  }
+
+ private:
+  std::mutex mutex_;
+  Generation* generation_ = nullptr;
+};
+
 }  // namespace turbo::cli

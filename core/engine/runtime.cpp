@@ -90,6 +90,10 @@ struct Runtime::Impl {
   // The file and what it says; then the plugins that can serve it.
   Status open_model(const profile::Profile& wanted);
   Status resolve(loader::ResolveMode mode);
+  std::string describe() const {
+    return fmt::format("profile: {}\nmodel: {} ({}, {:.2f} M parameters, context {})\n", profile.source.string(),
+                       profile.model.path.string(), config.architecture, static_cast<double>(config.n_parameters) / 1e6, context);
+  }
   Status open_text();
   Status load_weights(const Progress& progress);
   Status start_engine();
@@ -151,11 +155,11 @@ Status Runtime::Impl::resolve(loader::ResolveMode mode) {
   loader::Report losses;
   Result<loader::Resolution> resolved = loader::resolve(request, *catalog, services, mode, &losses);
   if (!resolved) {
-    report = {plan_json(profile, *file, config, losses), losses.text()};
+    report = {plan_json(profile, *file, config, losses), describe() + losses.text()};
     return resolved.status();
   }
   resolution = std::make_unique<loader::Resolution>(std::move(*resolved));
-  report = {plan_json(profile, *file, config, resolution->report()), resolution->explain_text()};
+  report = {plan_json(profile, *file, config, resolution->report()), describe() + resolution->explain_text()};
   return Status::ok();
 }
 
