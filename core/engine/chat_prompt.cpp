@@ -58,7 +58,7 @@ class Protector {
 }  // namespace
 
 Result<ChatPrompt> make_chat_prompt(const text::ChatTemplate& chat_template, const text::Tokenizer& tokenizer,
-                                    text::ChatInput input) {
+                                    text::ChatInput input, size_t max_tokens) {
   Protector protector(tokenizer);
   const std::string conversation = input.messages.dump(-1, ' ', false, Json::error_handler_t::replace) +
                                    input.tools.dump(-1, ' ', false, Json::error_handler_t::replace) +
@@ -72,8 +72,12 @@ Result<ChatPrompt> make_chat_prompt(const text::ChatTemplate& chat_template, con
   if (const auto bos = tokenizer.bos(); bos && input.bos_token.empty()) input.bos_token = tokenizer.token_bytes(*bos);
   if (const auto eos = tokenizer.eos(); eos && input.eos_token.empty()) input.eos_token = tokenizer.token_bytes(*eos);
   TURBO_ASSIGN(const std::string rendered, text::render_chat(chat_template, input));
-
   ChatPrompt prompt;
+  if (const size_t least = tokenizer.least_tokens(rendered); least > max_tokens) {
+    prompt.text = rendered;
+    prompt.too_long_by_bound = least;
+    return prompt;
+  }
   // The template writes its own begin token; adding another would double it.
   const text::EncodeOptions options{.parse_special = true, .add_special = false};
   size_t begin = 0;

@@ -15,8 +15,10 @@ namespace turbo::engine {
 struct ChatPrompt {
   std::string text;
   std::vector<int32_t> ids;
+  size_t too_long_by_bound = 0;  // a lower bound of its tokens, when that is already too many
 };
+/// A text that must have more than `max_tokens` tokens is not tokenized: ids stay empty and too_long_by_bound is set.
 Result<ChatPrompt> make_chat_prompt(const text::ChatTemplate& chat_template, const text::Tokenizer& tokenizer,
-                                    text::ChatInput input);
+                                    text::ChatInput input, size_t max_tokens = SIZE_MAX);
 
 }  // namespace turbo::engine

@@ -14,7 +14,7 @@ nlohmann::json Report::json() const {
            {"warnings", warnings}};
   if (device)
     out["device"] = {
-        {"name", device->name}, {tier == "hip" ? "gfx" : "isa", device->isa}, {"memory_bytes", device->memory_bytes}};
+        {"name", device->name}, {tier == "hip" ? "gfx" : "isa", device->isa}, {"memory_bytes", device->memory_bytes}, {"threads", device->threads}};
   for (const Slot& slot : slots) {
     json entry{{"slot", slot.slot}, {"chosen", nullptr}, {"rejected", json::array()}};
     if (slot.chosen)

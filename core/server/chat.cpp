@@ -223,11 +223,12 @@ Checked<ChatPromptText> render_conversation(const Json& body, const Backend& bac
     input.messages.erase(last);
   }
 
-  Result<engine::ChatPrompt> prompt = engine::make_chat_prompt(**chat_template, **tokenizer, std::move(input));
+  Result<engine::ChatPrompt> prompt = engine::make_chat_prompt(**chat_template, **tokenizer, std::move(input), backend.context());
   if (!prompt) {
     if (prompt.status().code() == Code::internal) return ApiError::internal("the chat template failed");
     return ApiError{400, "invalid_template", "the chat template refuses this conversation: " + prompt.status().message(), "messages", {}};
   }
+  if (prompt->too_long_by_bound > 0) return context_exceeded(prompt->too_long_by_bound, backend.context());
   ChatPromptText out{std::move(prompt->text), std::move(prompt->ids), !tools.names.empty(), std::move(tools.names)};
   if (continued) {
     if (ends_with_think(out.text)) return ApiError::unsupported_value("messages", "this model's template cannot continue an assistant message");

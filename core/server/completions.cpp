@@ -67,7 +67,8 @@ struct Prompt {
   std::string text;
 };
 
-Checked<Prompt> text_prompt(const std::string& text, const std::string& param, const text::Tokenizer& tokenizer) {
+Checked<Prompt> text_prompt(const std::string& text, const std::string& param, const Backend& backend, const text::Tokenizer& tokenizer) {
+  if (const size_t least = tokenizer.least_tokens(text); least > backend.context()) return context_exceeded(least, backend.context());
   Prompt prompt{tokenizer.encode(text), text};
   if (prompt.ids.empty()) {
     if (!tokenizer.bos()) return ApiError::out_of_range(param, "not empty: the model has no begin token");
@@ -87,7 +88,7 @@ Checked<Prompt> id_prompt(const Json& ids, const std::string& param, const Backe
 Checked<std::vector<Prompt>> read_prompts(const Json& field, const Backend& backend, const text::Tokenizer& tokenizer) {
   std::vector<Prompt> prompts;
   if (field.is_string()) {
-    TURBO_CHECKED(Prompt prompt, text_prompt(field.get<std::string>(), "prompt", tokenizer));
+    TURBO_CHECKED(Prompt prompt, text_prompt(field.get<std::string>(), "prompt", backend, tokenizer));
     prompts.push_back(std::move(prompt));
     return prompts;
   }
@@ -101,7 +102,7 @@ Checked<std::vector<Prompt>> read_prompts(const Json& field, const Backend& back
   for (size_t i = 0; i < field.size(); ++i) {
     const std::string param = fmt::format("prompt[{}]", i);
     if (!field[i].is_string() && !field[i].is_array()) return ApiError::invalid_type(param, "a string or an array of token ids");
-    TURBO_CHECKED(Prompt prompt, field[i].is_string() ? text_prompt(field[i].get<std::string>(), param, tokenizer)
+    TURBO_CHECKED(Prompt prompt, field[i].is_string() ? text_prompt(field[i].get<std::string>(), param, backend, tokenizer)
                                                       : id_prompt(field[i], param, backend, tokenizer));
     prompts.push_back(std::move(prompt));
   }

@@ -91,6 +91,12 @@ Checked<std::vector<int32_t>> read_token_ids(const Json& array, const std::strin
   return ids;
 }
 
+ApiError context_exceeded(size_t least_tokens, uint32_t context) {
+  ApiError error{400, "context_length_exceeded", fmt::format("the prompt of at least {} tokens exceeds the window of {}", least_tokens, context), {}, {}};
+  error.extra = Json{{"n_prompt_tokens", least_tokens}, {"n_ctx", context}};
+  return error;
+}
+
 Checked<uint32_t> fit_to_window(size_t n_prompt, std::optional<int64_t> wanted, uint32_t min_tokens, uint32_t context) {
   const uint64_t least = wanted == 0 ? 0 : std::max<uint64_t>(1, std::min<uint64_t>(min_tokens, wanted ? static_cast<uint64_t>(*wanted) : UINT64_MAX));
   if (n_prompt + least > context) {

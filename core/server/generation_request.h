@@ -40,6 +40,8 @@ Checked<CommonRequest> read_common(const Json& body, const Backend& backend, con
 
 /// The generation budget of a prompt of `n_prompt` tokens: `wanted` (absent = all) capped to the window;
 /// context_length_exceeded when not even the least fits.
+/// For a prompt whose length is known only to be too long.
+ApiError context_exceeded(size_t least_tokens, uint32_t context);
 Checked<uint32_t> fit_to_window(size_t n_prompt, std::optional<int64_t> wanted, uint32_t min_tokens, uint32_t context);
 
 std::optional<ApiError> check_model(const Json& body, const Backend& backend, bool lenient);

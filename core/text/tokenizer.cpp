@@ -63,6 +63,7 @@ struct Tokenizer::State {
   std::optional<int32_t> bos, eos, eot, pad;
   bool add_bos = false, add_eos = false, ignore_merges = false, nfc = false;
   int32_t n_missing_bytes = 0;
+  size_t longest_token_bytes = 1;
   std::string pre, chat_template;
   uint64_t fingerprint = 0;
 
@@ -168,6 +169,8 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::create(TokenizerData data) t
   state->fingerprint = fingerprint_of(data, *state->rules);
   state->pre = std::move(data.pre);
   state->chat_template = std::move(data.chat_template);
+  for (int32_t id = 0; id < vocabulary.size(); ++id)
+    if (vocabulary.contains(id)) state->longest_token_bytes = std::max(state->longest_token_bytes, vocabulary.bytes(id).size());
   return std::shared_ptr<const Tokenizer>(new Tokenizer(std::move(state)));
 } catch (const std::bad_alloc&) {
   return error(Code::resource_exhausted, "tokenizer: out of memory while building the vocabulary");
@@ -221,6 +224,12 @@ std::optional<int32_t> Tokenizer::find(std::string_view token_text) const {
 }
 
 std::span<const int32_t> Tokenizer::end_ids() const { return state_->end_ids; }
+size_t Tokenizer::least_tokens(std::string_view text) const {
+  // Bytes without a token may be dropped, and NFC may shorten the text.
+  if (state_->n_missing_bytes > 0 || state_->nfc) return 0;
+  return text.size() / state_->longest_token_bytes;
+}
+
 int32_t Tokenizer::vocab_size() const { return state_->vocabulary.size(); }
 std::optional<int32_t> Tokenizer::bos() const { return state_->bos; }
 std::optional<int32_t> Tokenizer::eos() const { return state_->eos; }

@@ -64,6 +64,9 @@ class Tokenizer {
   /// Invalid UTF-8 is cut like symbols, byte by byte.
   std::vector<int32_t> encode(std::string_view utf8, const EncodeOptions& options = {}) const;
 
+  /// A lower bound of the length of encode(text), without encoding: for refusing what is far too long at once.
+  size_t least_tokens(std::string_view text) const;
+
   /// The bytes of the tokens, joined; not necessarily valid UTF-8 (see StreamDecoder). Ids out of range stand for
   /// nothing.
   std::string decode(std::span<const int32_t> ids, bool with_special = true) const;

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 import unittest
 
 TURBO, SOURCE = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
@@ -94,6 +95,14 @@ class Serve(unittest.TestCase):
         status, answer = self.chat("word " * 5000)
         self.assertEqual((status, answer["error"]["code"]), (400, "context_length_exceeded"))
         self.assertEqual(self.call("GET", "/no/such/path")[0], 404)
+
+    def test_a_prompt_far_too_long_is_refused_unread(self):
+        begin = time.monotonic()
+        for path, body in (("/v1/completions", {"prompt": "a" * 6_000_000}),
+                           ("/v1/chat/completions", {"messages": [{"role": "user", "content": "a" * 6_000_000}]})):
+            status, answer = self.post(path, body)
+            self.assertEqual((status, answer["error"]["code"]), (400, "context_length_exceeded"))
+        self.assertLess(time.monotonic() - begin, 20)
 
     def test_a_client_that_leaves_frees_its_blocks(self):
         client = socket.create_connection(("127.0.0.1", self.port))
