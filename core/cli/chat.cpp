@@ -82,7 +82,7 @@ int run_chat(const Arguments& arguments, engine::Runtime& runtime, CurrentGenera
   const auto tokenizer = runtime.tokenizer();
   if (!tokenizer) return fail(tokenizer.status(), arguments);
   if (!arguments.style.quiet)
-    fmt::print(stderr, "{} · context {} · /help for commands, Ctrl-D to leave\n", runtime.model_name(), runtime.context());
+    print_note("{} · context {} · /help for commands, Ctrl-D to leave\n", runtime.model_name(), runtime.context());
   Chat chat(arguments, runtime, **tokenizer);
   rl_initialize();
   while (char* raw = readline("> ")) {
@@ -99,12 +99,12 @@ int run_chat(const Arguments& arguments, engine::Runtime& runtime, CurrentGenera
     } else if (line.starts_with("/system ")) {
       chat.set_system(line.substr(8));
     } else if (line.starts_with("/")) {
-      fmt::print(stderr, "unknown command '{}'; /help lists them\n", line);
+      print_note("unknown command '{}'; /help lists them\n", line);
     } else if (const Status status = chat.answer(line, current); !status.is_ok() && !interrupted) {
       print_error(status, arguments.style);
     }
   }
-  fmt::print(stderr, "\n");
+  print_note("\n");
   return kOk;
 }
 

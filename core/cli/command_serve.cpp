@@ -54,10 +54,10 @@ int run_serve(const Arguments& arguments) {
   if (stop.raised()) return kInterrupted;
   (*server)->attach(runtime);
   if (!arguments.style.quiet) {
-    fmt::print(stderr, "\n{}", runtime->resolved().text);
-    fmt::print(stderr, "\nturbo serves {} (context {}) · listening on {}\n", runtime->model_name(), runtime->context(), (*server)->url());
-    if (profile->server.web_page) fmt::print(stderr, "  chat page:  {}/\n", (*server)->url());
-    fmt::print(stderr, "  endpoint:   {}/v1/chat/completions\n  stop with Ctrl-C\n", (*server)->url());
+    print_note("\n{}", runtime->resolved().text);
+    print_note("\nturbo serves {} (context {}) · listening on {}\n", runtime->model_name(), runtime->context(), (*server)->url());
+    if (profile->server.web_page) print_note("  chat page:  {}/\n", (*server)->url());
+    print_note("  endpoint:   {}/v1/chat/completions\n  stop with Ctrl-C\n", (*server)->url());
   }
   stop.wait();
   spdlog::info("draining");

@@ -224,7 +224,10 @@ int run_command_line(int argc, char** argv) {
                        name == "run" ? "give the text with --prompt" : "turbo " + name + " --help"), *arguments, kUsage);
   }
   try {
-    return command->run(*arguments);
+    const int code = command->run(*arguments);
+    if (code == kOk && (std::fflush(stdout) != 0 || std::ferror(stdout)))
+      return fail(Status(Code::internal, "stdout: the result could not be written", "check the disk or the reading program"), *arguments);
+    return code;
   } catch (const std::bad_alloc&) {
     return fail(Status(Code::resource_exhausted, "out of memory"), *arguments);
   } catch (const std::exception& fault) {

@@ -9,14 +9,16 @@
 namespace turbo::cli {
 
 void print_error(const Status& status, const OutputStyle& style) {
-  fmt::print(stderr, "turbo: error: {}\n", status.message());
-  if (!status.hint().empty()) fmt::print(stderr, "hint: {}\n", status.hint());
+  print_note("turbo: error: {}\n", status.message());
+  if (!status.hint().empty()) print_note("hint: {}\n", status.hint());
   if (!style.json) return;
   print_json({{"error", {{"code", code_name(status.code())}, {"message", status.message()}, {"hint", status.hint()}}}});
 }
 
 void print_json(const nlohmann::ordered_json& json) {
-  fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+  // Plain writes: a full disk must not throw out of an error report. The command line checks stdout at the end.
+  const std::string text = json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  std::fwrite(text.data(), 1, text.size(), stdout);
   std::fflush(stdout);
 }
 
@@ -24,7 +26,7 @@ Progress::Progress(std::string what, const OutputStyle& style)
     : what_(std::move(what)), shown_(!style.quiet), terminal_(isatty(STDERR_FILENO) != 0) {}
 
 Progress::~Progress() {
-  if (shown_ && terminal_ && last_ >= 0) fmt::print(stderr, "\r\033[K");
+  if (shown_ && terminal_ && last_ >= 0) print_note("\r\033[K");
 }
 
 void Progress::update(double fraction, const std::string& note) {
@@ -35,10 +37,10 @@ void Progress::update(double fraction, const std::string& note) {
   last_ = step;
   if (terminal_) {
     const int filled = static_cast<int>(fraction * 30);
-    fmt::print(stderr, "\r\033[K{} [{}{}] {:3.0f}% {}", what_, std::string(filled, '#'), std::string(30 - filled, '.'), fraction * 100, note);
+    print_note("\r\033[K{} [{}{}] {:3.0f}% {}", what_, std::string(filled, '#'), std::string(30 - filled, '.'), fraction * 100, note);
     std::fflush(stderr);
   } else if (step > 0 && std::chrono::steady_clock::now() - start_ > std::chrono::seconds(2)) {
-    fmt::print(stderr, "{}: {:.0f}% {}\n", what_, fraction * 100, note);
+    print_note("{}: {:.0f}% {}\n", what_, fraction * 100, note);
   }
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include <string>
@@ -17,6 +18,17 @@ struct OutputStyle {
   bool json = false;   // machine-readable result on stdout, errors too
   bool quiet = false;  // no progress, no notes
 };
+
+/// Text to stderr. A stderr that is closed or full changes nothing else.
+template <typename... Args>
+void print_note(fmt::format_string<Args...> text, Args&&... args) noexcept {
+  try {
+    const std::string line = fmt::format(text, std::forward<Args>(args)...);
+    std::fwrite(line.data(), 1, line.size(), stderr);
+  } catch (...) {
+    // Nothing left to say it with.
+  }
+}
 
 /// "turbo: error: WHAT: WHY", the hint, and with json the error object on stdout.
 void print_error(const Status& status, const OutputStyle& style);

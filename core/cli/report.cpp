@@ -1,3 +1,4 @@
+#include "cli/output.h"
 #include "cli/report.h"
 
 namespace turbo::cli {
@@ -55,7 +56,7 @@ nlohmann::ordered_json run_report(const engine::Runtime& runtime, const std::vec
 
 void print_run_summary(const Generated& g) {
   const engine::Finish& f = g.finish;
-  fmt::print(stderr, "[{} prompt tokens at {:.1f}/s, {} generated at {:.1f}/s, {}]\n", f.usage.prompt_tokens,
+  print_note("[{} prompt tokens at {:.1f}/s, {} generated at {:.1f}/s, {}]\n", f.usage.prompt_tokens,
              per_second(f.usage.prompt_tokens, f.timings.prompt_ns), g.ids.size(),
              per_second(g.ids.empty() ? 0 : g.ids.size() - 1, f.timings.generate_ns), reason_name(f.reason));
 }

@@ -19,7 +19,7 @@ struct EngineLimits {
   uint32_t max_running = 32;     // sequences computed at once
   uint32_t max_queue = 256;      // waiting; more are refused
   uint32_t max_step_rows = 512;  // row budget of one step
-  uint32_t prefill_chunk = 256;  // rows of one request in one step
+  uint32_t prefill_chunk = 128;  // rows of one request in one step
   uint32_t max_logit_rows = 64;
   uint32_t context = 0;          // positions of one sequence
 };

@@ -99,7 +99,7 @@ struct Profile {
   struct Engine {
     int max_running = 32;       // requests computed at once
     int max_step_tokens = 512;  // row budget of one engine step
-    int prefill_chunk = 256;    // most prompt rows of one request in one step
+    int prefill_chunk = 128;    // most prompt rows of one request in one step
     bool prefix_cache = true;
   } engine;
 

@@ -11,7 +11,7 @@ namespace turbo::sched {
 
 struct Budget {
   uint32_t max_rows = 512;        // rows of one step
-  uint32_t prefill_chunk = 256;   // rows of one sequence in one step
+  uint32_t prefill_chunk = 128;   // rows of one sequence in one step
   uint32_t max_logit_rows = 64;   // rows of one step that give logits
   uint32_t max_running = 32;      // sequences admitted at once
   bool stay_in_block = false;     // a group's rows must not cross a KV block edge (see KvCache)
