@@ -46,6 +46,12 @@ Result<bool> toggle_value(const std::string& value, const std::string& origin) {
   return error(Code::invalid_argument, "{}: expected no value, true or false but found {}", origin, printable(value));
 }
 
+// An empty key would mean "no check" to a server that was asked to check.
+Result<Overrides> api_key(const Flag& flag, const std::string& value, const std::string& origin) {
+  if (value.empty()) return error(Code::invalid_argument, "{}: expected a key but found an empty text", origin);
+  return Overrides{{flag.key, value, origin}};
+}
+
 Result<Overrides> set_any_key(const Flag&, const std::string& value, const std::string& origin) {
   // The environment twin holds one assignment per line or between semicolons.
   Overrides settings;
@@ -272,6 +278,7 @@ void add_general_flags(std::vector<Flag>& table) {
   keyed("--host", "ADDRESS", "server.host", "address to listen on");
   keyed("--port", "N", "server.port", "port to listen on");
   table.push_back({"--api-key", "KEY", "server.api_keys", "keys that clients must send, separated by commas", group});
+  table.back().translate = api_key;
   keyed("--served-model-name", "NAME", "model.name", "id that the server reports");
 }
 

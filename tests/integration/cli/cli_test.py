@@ -91,6 +91,7 @@ class Refusals(unittest.TestCase):
         self.refused(2, "run", "--prompt", "a", "--set", "kv.kodec=f16")
         self.refused(2, "run", "--profile", "no-such-profile")
         self.refused(2, "run", "--prompt", "a", "--kv-codec", "tq9")
+        self.refused(2, "serve", "--api-key", "")
         self.refused(2, "run", "--prompt", "a", "--drafter", "no_such_drafter")
 
     def test_models(self):
@@ -167,6 +168,13 @@ class Tools(unittest.TestCase):
         bench = data(turbo("bench", "--prompt-tokens", "16", "--gen-tokens", "4", "--reps", "1", "--batch", "1,2", "--json"))
         self.assertEqual([row["test"] for row in bench["results"]], ["pp16", "tg4", "tg4 x2"])
         self.assertTrue(all(row["tokens_per_second"]["median"] > 0 for row in bench["results"]))
+
+    def test_a_full_disk_is_an_error_and_never_an_abort(self):
+        with open("/dev/full", "wb") as full:
+            for args in (["run", "--prompt", "a", "--max-tokens", "2", "--quiet"], ["plan"], ["plan", "--json"], ["tokenize", "--text", "a"]):
+                self.assertEqual(subprocess.run([TURBO, *args], stdout=full, stderr=full, timeout=120).returncode, 1, args)
+            self.assertEqual(subprocess.run([TURBO, "run", "--prompt", "a", "--max-tokens", "2"], stdout=subprocess.DEVNULL, stderr=full,
+                                            timeout=120).returncode, 0)
 
     def test_help_fits(self):
         for args in (["--help"], ["run", "--help"], ["help", "flags"], ["--version"]):

@@ -412,7 +412,7 @@ TEST_F(Resolve, TheReportHasTheShapeOfTurboPlan) {
   const nlohmann::json json = resolution->explain_json();
   EXPECT_EQ(json["tier"], "cpu");
   EXPECT_EQ(json["device"],
-            (nlohmann::json{{"name", "Fixture test.cpu"}, {"isa", "isa0"}, {"memory_bytes", 1u << 30}}));
+            (nlohmann::json{{"name", "Fixture test.cpu"}, {"isa", "isa0"}, {"memory_bytes", 1u << 30}, {"threads", 8}}));
   EXPECT_TRUE(json["warnings"].is_array());
   bool seen = false;
   for (const auto& entry : json["slots"]) {
