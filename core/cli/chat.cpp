@@ -2,6 +2,7 @@
 
 #include <editline/readline.h>
 
+#include <clocale>
 #include <cstdio>
 #include <cstdlib>
 
@@ -84,6 +85,8 @@ int run_chat(const Arguments& arguments, engine::Runtime& runtime, CurrentGenera
   if (!arguments.style.quiet)
     print_note("{} · context {} · /help for commands, Ctrl-D to leave\n", runtime.model_name(), runtime.context());
   Chat chat(arguments, runtime, **tokenizer);
+  // Line editing reads characters by the locale; without one that knows UTF-8 it drops everything beyond ASCII.
+  if (!std::setlocale(LC_CTYPE, "") || MB_CUR_MAX == 1) std::setlocale(LC_CTYPE, "C.UTF-8");
   rl_initialize();
   while (char* raw = readline("> ")) {
     const std::string line = raw;
