@@ -194,7 +194,7 @@ std::optional<ApiError> check_modalities(const Json& body) {
 
 }  // namespace
 
-Checked<ChatPromptText> render_conversation(const Json& body, const Backend& backend) {
+Checked<ChatPromptText> render_conversation(const Json& body, const Backend& backend, size_t max_tokens) {
   const auto tokenizer = backend.tokenizer();
   if (!tokenizer) return ApiError::not_supported("chat: " + tokenizer.status().message());
   const auto chat_template = backend.chat_template();
@@ -223,7 +223,7 @@ Checked<ChatPromptText> render_conversation(const Json& body, const Backend& bac
     input.messages.erase(last);
   }
 
-  Result<engine::ChatPrompt> prompt = engine::make_chat_prompt(**chat_template, **tokenizer, std::move(input), backend.context());
+  Result<engine::ChatPrompt> prompt = engine::make_chat_prompt(**chat_template, **tokenizer, std::move(input), max_tokens);
   if (!prompt) {
     if (prompt.status().code() == Code::internal) return ApiError::internal("the chat template failed");
     return ApiError{400, "invalid_template", "the chat template refuses this conversation: " + prompt.status().message(), "messages", {}};
@@ -252,7 +252,7 @@ Checked<GenerationPlan> plan_chat(const Json& body, const Backend& backend, cons
     if (!request.logprobs) return ApiError::unsupported_value("top_logprobs", "needs logprobs: true");
     request.n_top_logprobs = static_cast<uint32_t>(*top);
   }
-  TURBO_CHECKED(ChatPromptText prompt, render_conversation(body, backend));
+  TURBO_CHECKED(ChatPromptText prompt, render_conversation(body, backend, backend.context()));
   const auto wanted = find_field(body, "max_completion_tokens") ? get_integer(body, "max_completion_tokens") : get_integer(body, "max_tokens");
   TURBO_CHECKED(request.max_tokens, fit_to_window(prompt.ids.size(), wanted, request.min_tokens, backend.context()));
 

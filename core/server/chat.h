@@ -12,7 +12,8 @@ struct ChatPromptText {
   std::vector<std::string> tool_names;
 };
 /// Checks messages, tools and template arguments, and renders. `body` has passed its table.
-Checked<ChatPromptText> render_conversation(const Json& body, const Backend& backend);
+/// A conversation that must have more than `max_tokens` tokens is refused before it is tokenized.
+Checked<ChatPromptText> render_conversation(const Json& body, const Backend& backend, size_t max_tokens = SIZE_MAX);
 
 Checked<GenerationPlan> plan_chat(const Json& body, const Backend& backend, const ServerLimits& limits);
 
