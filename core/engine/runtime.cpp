@@ -15,7 +15,7 @@ namespace {
 
 constexpr uint32_t kDefaultContextCap = 32768;  // positions, when the profile names no context
 
-// A profile's plugins report into the engine's log until the engine's metrics exist; numbers are kept by name.
+// What plugins count goes to the log at trace level; /metrics shows the engine's own numbers only.
 class PluginMetrics : public loader::MetricsSink {
  public:
   void counter_add(const std::string& component, const std::string& name, double value) override {

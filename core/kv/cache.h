@@ -43,7 +43,7 @@ class KvCache {
   KvCache(const KvCache&) = delete;
   KvCache& operator=(const KvCache&) = delete;
 
-  /// Bytes of one position over all layers and both sides, in the final form.
+  /// Bytes of one block over all layers and both sides, in both forms.
   static Result<turbo_kv_bytes> bytes(const turbo_arch_pack* api, void* pack, const CacheShape& shape);
 
   /// Promise room for `positions` positions to a sequence that holds nothing. False when the pool can't.

@@ -121,7 +121,7 @@ void add_model_rows(std::vector<KeySpec>& table) {
   table.push_back(row<&P::model, &P::Model::name>(
       "model.name", text(), "The id under which the server offers the model; the file's name when left out."));
   table.push_back(row<&P::compute, &P::Compute::threads>("compute.threads", integer(1, 1024, "auto"),
-                                                         "CPU threads; auto is one per physical core."));
+                                                         "CPU threads; auto is every processor that affinity and quota leave."));
   table.push_back(row<&P::compute, &P::Compute::activations>(
       "compute.activations", choice({"int8", "f32"}),
       "Precision of activations in matrix products: int8 is fast, f32 is the reference path."));

@@ -34,7 +34,7 @@ struct Profile {
   } model;
 
   struct Compute {
-    int threads = 0;                   // 0 = one per physical core
+    int threads = 0;                   // 0 = every usable processor
     std::string activations = "int8";  // "int8", or "f32" for the reference path
   } compute;
 
