@@ -36,6 +36,10 @@ std::string describe(const ComponentRef& ref) {
   return fmt::format("plugin '{}': {} '{}'", ref.plugin->manifest.id, ref.component->kind, ref.component->name);
 }
 
+std::string advice(const Status& status) {
+  return status.hint().empty() ? status.message() : status.message() + "; " + status.hint();
+}
+
 CatalogSettings CatalogSettings::of_this_process() {
   CatalogSettings settings;
   if (const char* paths = std::getenv("TURBO_PLUGIN_PATH")) settings.environment_paths = paths;
@@ -53,8 +57,12 @@ Result<Catalog> Catalog::scan(CatalogSettings settings) {
   std::error_code failed;
   if (!catalog.settings_.install_folder.empty() && fs::is_directory(catalog.settings_.install_folder, failed)) {
     const Status status = catalog.scan_folder(catalog.settings_.install_folder);
-    if (!status.is_ok()) catalog.warnings_.push_back(status.message());
+    if (!status.is_ok()) catalog.refuse_folder(catalog.settings_.install_folder, "installed plugins", status);
   }
+  catalog.settle_copies();
+  for (const PluginEntry& plugin : *catalog.plugins_)
+    if (!plugin.refusal.is_ok() && !plugin.search_folder)
+      catalog.warnings_.push_back((plugin.replaced ? "" : "plugin refused: ") + advice(plugin.refusal));
   return catalog;
 }
 
@@ -83,9 +91,9 @@ void Catalog::scan_environment() {
     } else if (!entry.empty() && !fs::is_directory(entry, failed)) {
       warnings_.push_back(fmt::format("TURBO_PLUGIN_PATH: {} is not a folder: ignored", shown(entry)));
     } else {
-      const Status status = scan_folder(entry.empty() ? fs::path(".") : entry);
-      if (!status.is_ok())
-        warnings_.push_back(fmt::format("TURBO_PLUGIN_PATH: {}: ignored; {}", status.message(), status.hint()));
+      const fs::path folder = entry.empty() ? fs::path(".") : entry;
+      if (const Status status = scan_folder(folder); !status.is_ok())
+        refuse_folder(folder, "TURBO_PLUGIN_PATH", status);
     }
     if (colon == std::string_view::npos) return;
     rest.remove_prefix(colon + 1);
@@ -97,7 +105,7 @@ Status Catalog::scan_folder(const fs::path& path) {
   std::error_code failed;
   const fs::path folder = fs::canonical(path, failed);
   if (failed) return error(Code::not_found, "{}: {}", shown(path), failed.message());
-  if (!settings_.allow_unsafe) TURBO_RETURN_IF_ERROR(check_not_world_writable(folder));
+  if (!settings_.allow_unsafe) TURBO_RETURN_IF_ERROR(check_trusted_path(path));
   if (fs::exists(folder / "plugin.yaml", failed)) {
     add_plugin(folder);
     return Status::ok();
@@ -115,10 +123,20 @@ Status Catalog::scan_folder(const fs::path& path) {
   return Status::ok();
 }
 
+// One entry of the search path that is not looked into: listed, and said.
+void Catalog::refuse_folder(const fs::path& folder, std::string_view origin, const Status& status) {
+  PluginEntry entry;
+  entry.folder = folder;
+  entry.search_folder = true;
+  entry.refusal = Status(status.code(), fmt::format("{}: {}: folder ignored", origin, status.message()), status.hint());
+  warnings_.push_back(advice(entry.refusal));
+  plugins_->push_back(std::move(entry));
+}
+
 Status Catalog::check_plugin_folder(const fs::path& folder) const {
   if (settings_.allow_unsafe) return Status::ok();
-  TURBO_RETURN_IF_ERROR(check_not_world_writable(folder));
-  return check_not_world_writable(folder / "plugin.yaml");
+  TURBO_RETURN_IF_ERROR(check_trusted_path(folder));
+  return check_trusted_path(folder / "plugin.yaml");
 }
 
 void Catalog::add_plugin(const fs::path& folder) {
@@ -143,14 +161,6 @@ void Catalog::add_plugin(const fs::path& folder) {
                fmt::format("{}: built for ABI {}.{}, but this turbo has ABI {}.{}", shown(folder),
                            entry.manifest.abi_major, entry.manifest.abi_minor, TURBO_ABI_MAJOR, TURBO_ABI_MINOR),
                "install the build of the plugin that was made for this turbo");
-  for (const PluginEntry& known : *plugins_) {
-    if (entry.manifest.id.empty() || known.manifest.id != entry.manifest.id || known.shadowed) continue;
-    entry.shadowed = true;
-    entry.refusal = error(Code::unsupported, "{}: plugin '{}' was found before in {}", shown(folder), entry.manifest.id,
-                          shown(known.folder));
-    warnings_.push_back(entry.refusal.message());
-  }
-  if (!entry.refusal.is_ok() && !entry.shadowed) warnings_.push_back("plugin refused: " + entry.refusal.message());
   plugins_->push_back(std::move(entry));
 }
 
@@ -176,7 +186,9 @@ Result<Verdict> Catalog::prove(const FileIdentity& file, uint32_t tier) {
   if (!settings_.isolate_probes || !can_start_probe_child()) return Verdict{};
   Result<Verdict> verdict = probe_in_child(file, tier, settings_.probe);
   if (verdict) return verdict;
-  warnings_.push_back(fmt::format("{}; plugins are probed inside this process", verdict.status().message()));
+  std::string warning = fmt::format("{}; plugins are probed inside this process", verdict.status().message());
+  if (std::find(warnings_.begin(), warnings_.end(), warning) == warnings_.end())
+    warnings_.push_back(std::move(warning));
   return Verdict{};
 }
 
@@ -185,8 +197,9 @@ Catalog::OpenedLibrary Catalog::open_once(const ComponentRef& ref) {
   const Result<fs::path> file = resolve_inside(ref.plugin->folder, ref.library->path);
   if (!file) return refused(file.status());
   if (!settings_.allow_unsafe) {
-    for (const fs::path& path : {*file, file->parent_path()})
-      if (Status status = check_not_world_writable(path); !status.is_ok()) return refused(std::move(status));
+    const fs::path given = ref.plugin->folder / ref.library->path;
+    for (const fs::path& path : {given, given.parent_path(), file->parent_path()})
+      if (Status status = check_trusted_path(path); !status.is_ok()) return refused(std::move(status));
   }
   const Result<FileIdentity> identity = identify_file(*file);
   if (!identity) return refused(identity.status());
@@ -205,11 +218,17 @@ Catalog::OpenedLibrary Catalog::open_once(const ComponentRef& ref) {
                                  : "update or remove the plugin";
   if (!verdict->refusal.empty())
     return refused(Status(Code::unsupported, verdict->refusal, verdict->hint.empty() ? forget : verdict->hint));
+  for (auto& [index, what] : opened.verdict.bad) {
+    what = fmt::format("{}: {}", shown(*file), what);
+    if (verdict->remembered) what += " (" + forget + ")";
+  }
+  // A library of which nothing can be used has no business in this process.
+  if (opened.verdict.bad.size() >= ref.library->components.size())
+    return refused(Status(Code::unsupported, opened.verdict.bad.begin()->second, "update or remove the plugin"));
   Result<PluginView> view = open_library(*file, ref.component->tier);
   if (!view) return refused(view.status());
   opened.status = check_agreement(*view, ref.plugin->manifest, *ref.library).with_context(shown(*file));
   opened.view = *std::move(view);
-  for (auto& [index, what] : opened.verdict.bad) what += verdict->remembered ? " (" + forget + ")" : std::string();
   return opened;
 }
 

@@ -1,8 +1,8 @@
 // What is installed: the plugins found on the search path, from their manifests alone, and the way to open one.
 //
 // Search order: the profile's plugin paths, TURBO_PLUGIN_PATH, <prefix>/lib/turbo/plugins of the running executable.
-// An entry is a folder of plugin folders, or a plugin folder itself. A plugin id counts where it is found first; a
-// refused plugin does not make way for a later one of the same id. [load] only.
+// An entry is a folder of plugin folders, or a plugin folder itself. Of several plugins with one id the first that can
+// be loaded counts (catalog_copies.cpp); only to decide that are libraries opened by a scan. [load] only.
 #pragma once
 
 #include <filesystem>
@@ -24,6 +24,8 @@ struct PluginEntry {
   Manifest manifest;             // empty id when it could not be read
   Status refusal;                // ok: may be used
   bool shadowed = false;         // the refusal is only that an earlier folder has the same id
+  bool replaced = false;         // another copy of the same id is used instead
+  bool search_folder = false;    // not a plugin: an entry of the search path that was refused as a whole
 };
 
 /// One component of one plugin, as its manifest lists it. Pointers live as long as the catalog.
@@ -37,7 +39,7 @@ struct CatalogSettings {
   std::vector<std::filesystem::path> plugin_paths;  // the profile's; each must exist
   std::string environment_paths;                    // value of TURBO_PLUGIN_PATH
   std::filesystem::path install_folder;             // may not exist
-  bool allow_unsafe = false;                        // world-writable files and folders, empty search path entries
+  bool allow_unsafe = false;  // what others can write to or own (check_trusted_path), empty search path entries
   bool isolate_probes = true;                       // false: never start a child
   ProbeSettings probe;
 
@@ -65,7 +67,7 @@ class Catalog {
   /// until the process ends.
   Result<const turbo_component*> open(const ComponentRef& ref);
 
-  /// Rows of `turbo plugins list`, from manifests: kind, name, tier, plugin, version, abi, path, state, reason.
+  /// Rows of `turbo plugins list`, from manifests and what is already open: kind, name, tier, plugin, version, abi, path, state, reason.
   nlohmann::json list_json() const;
   std::string list_text() const;
   /// Rows of `turbo plugins explain`: as list_json, after opening and probing each component of the plugin (all when
@@ -89,6 +91,9 @@ class Catalog {
   void scan_environment();
   Status scan_folder(const std::filesystem::path& folder);
   void add_plugin(const std::filesystem::path& folder);
+  void refuse_folder(const std::filesystem::path& folder, std::string_view origin, const Status& status);
+  void settle_copies();
+  void settle(const std::vector<PluginEntry*>& copies);
   Status check_plugin_folder(const std::filesystem::path& folder) const;
   OpenedLibrary open_once(const ComponentRef& ref);
   Result<Verdict> prove(const FileIdentity& file, uint32_t tier);
@@ -99,6 +104,9 @@ class Catalog {
   std::map<const ManifestLibrary*, OpenedLibrary> opened_;
   std::vector<std::string> warnings_;
 };
+
+/// The message and, where there is one, the hint in one line.
+std::string advice(const Status& status);
 
 /// "plugin 'id': kind 'name'".
 std::string describe(const ComponentRef& ref);

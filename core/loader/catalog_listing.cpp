@@ -22,12 +22,18 @@ json row_of(const PluginEntry& plugin, const ManifestLibrary* library, const Man
       {"plugin", known ? plugin.manifest.id : "-"},
       {"version", known ? plugin.manifest.version : "-"},
       {"abi", known ? fmt::format("{}.{}", plugin.manifest.abi_major, plugin.manifest.abi_minor) : "-"},
-      {"path", clean_text((library ? plugin.folder / library->path : plugin.folder / "plugin.yaml").string(), 1024)},
+      {"path", clean_text((library                ? plugin.folder / library->path
+                           : plugin.search_folder ? plugin.folder
+                                                  : plugin.folder / "plugin.yaml")
+                              .string(),
+                          1024)},
       {"state", state},
-      {"reason", plugin.refusal.message()}};
+      {"reason", advice(plugin.refusal)}};
 }
 
-std::string rows_text(const json& rows, std::vector<std::string> columns) {
+// The table, and the warnings that none of its rows gives as its reason.
+std::string rows_text(const json& rows, const std::vector<std::string>& columns,
+                      const std::vector<std::string>& warnings) {
   TextTable table(columns);
   for (const json& row : rows) {
     std::vector<std::string> cells;
@@ -35,7 +41,15 @@ std::string rows_text(const json& rows, std::vector<std::string> columns) {
       cells.push_back(row[column].is_string() ? row[column].get<std::string>() : row[column].dump());
     table.add(std::move(cells));
   }
-  return rows.empty() ? "no plugins found\n" : table.text();
+  std::string text = rows.empty() ? "no plugins found\n" : table.text();
+  for (const std::string& warning : warnings) {
+    const bool told = std::any_of(rows.begin(), rows.end(), [&](const json& row) {
+      const auto& reason = row["reason"].get_ref<const std::string&>();
+      return !reason.empty() && warning.find(reason) != std::string::npos;
+    });
+    if (!told) text += "warning: " + warning + "\n";
+  }
+  return text;
 }
 
 }  // namespace
@@ -45,14 +59,22 @@ json Catalog::list_json() const {
   for (const PluginEntry& plugin : *plugins_) {
     if (plugin.manifest.id.empty()) rows.push_back(row_of(plugin, nullptr, nullptr));
     for (const ManifestLibrary& library : plugin.manifest.libraries)
-      for (const ManifestComponent& component : library.components)
-        rows.push_back(row_of(plugin, &library, &component));
+      for (const ManifestComponent& component : library.components) {
+        json row = row_of(plugin, &library, &component);
+        const auto opened = opened_.find(&library);
+        if (plugin.refusal.is_ok() && opened != opened_.end() && !opened->second.status.is_ok()) {
+          row["state"] = "refused";
+          row["reason"] = advice(opened->second.status);
+        }
+        rows.push_back(std::move(row));
+      }
   }
   return rows;
 }
 
 std::string Catalog::list_text() const {
-  return rows_text(list_json(), {"kind", "name", "tier", "plugin", "version", "abi", "path", "state", "reason"});
+  return rows_text(list_json(), {"kind", "name", "tier", "plugin", "version", "abi", "path", "state", "reason"},
+                   warnings_);
 }
 
 Result<json> Catalog::explain_json(const std::string& id) {
@@ -78,7 +100,7 @@ Result<json> Catalog::explain_json(const std::string& id) {
             row["reason"] = outcome.reason;
           } else {
             row["state"] = "refused";
-            row["reason"] = opened.status().message();
+            row["reason"] = advice(opened.status());
           }
         }
         rows.push_back(std::move(row));
@@ -93,7 +115,8 @@ Result<json> Catalog::explain_json(const std::string& id) {
 
 Result<std::string> Catalog::explain_text(const std::string& id) {
   TURBO_ASSIGN(const json rows, explain_json(id));
-  return rows_text(rows, {"kind", "name", "tier", "plugin", "version", "abi", "state", "score", "reason", "path"});
+  return rows_text(rows, {"kind", "name", "tier", "plugin", "version", "abi", "state", "score", "reason", "path"},
+                   warnings_);
 }
 
 }  // namespace turbo::loader

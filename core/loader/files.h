@@ -28,8 +28,13 @@ Result<FileIdentity> identify_file(const std::filesystem::path& path);
 /// SHA-256 of text, as hex.
 std::string sha256_hex(std::string_view text);
 
-/// Fails when everybody may write to the file or folder.
-Status check_not_world_writable(const std::filesystem::path& path);
+/// Fails when the file or folder can be written to by everybody, or belongs to somebody else than root, the user of
+/// this process and the owner of its executable.
+Status check_trusted(const std::filesystem::path& path);
+
+/// check_trusted of the path, and of the way to it: each symbolic link met must belong to one of the same users, and
+/// each folder passed must not be open to everybody unless it is sticky, where the next step must belong to them.
+Status check_trusted_path(const std::filesystem::path& path);
 
 /// Write through a temporary name and rename, so that readers see all or nothing. Best effort: false on any failure.
 bool replace_file(const std::filesystem::path& path, std::string_view text) noexcept;

@@ -10,6 +10,7 @@
 #include <boost/dll/shared_library.hpp>
 #include <cstddef>
 #include <map>
+#include <mutex>
 #include <span>
 
 #include "loader/text.h"
@@ -33,11 +34,29 @@ std::string hint_for_load_failure(uint32_t tier) {
   }
 }
 
-// Opened libraries, kept for the life of the process on purpose: plugin code may still run at exit.
-std::map<std::string, boost::dll::shared_library>& mapped_libraries() {
-  static auto* libraries = new std::map<std::string, boost::dll::shared_library>;
-  return *libraries;
-}
+// Opened libraries, kept for the life of the process on purpose: plugin code may still run at exit. Catalogs of several
+// threads meet here, so the map has a lock; what it holds never moves and never goes.
+class MappedLibraries {
+ public:
+  static MappedLibraries& instance() {
+    static auto* libraries = new MappedLibraries;
+    return *libraries;
+  }
+  boost::dll::shared_library* find(const std::string& file) {
+    const std::lock_guard lock(mutex_);
+    const auto found = libraries_.find(file);
+    return found == libraries_.end() ? nullptr : &found->second;
+  }
+  // When another thread was faster, its handle stays and the new one is let go: both name one mapping.
+  boost::dll::shared_library* keep(const std::string& file, boost::dll::shared_library library) {
+    const std::lock_guard lock(mutex_);
+    return &libraries_.try_emplace(file, std::move(library)).first->second;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, boost::dll::shared_library> libraries_;
+};
 
 Result<const turbo_component*> check_component(const turbo_plugin& plugin, uint32_t index) {
   const auto* base = reinterpret_cast<const char*>(plugin.components);
@@ -175,10 +194,9 @@ Result<PluginView> check_plugin(const turbo_plugin* plugin) {
 
 Result<PluginView> open_library(const std::filesystem::path& file, uint32_t tier_hint, const StageFn& stage) {
   const std::string shown = clean_text(file.string(), 1024);
-  auto& mapped = mapped_libraries();
-  auto found = mapped.find(file.string());
+  boost::dll::shared_library* mapped = MappedLibraries::instance().find(file.string());
   if (stage) stage("load");
-  if (found == mapped.end()) {
+  if (!mapped) {
     boost::dll::shared_library library;
     boost::system::error_code failed;
     std::string why;
@@ -197,16 +215,16 @@ Result<PluginView> open_library(const std::filesystem::path& file, uint32_t tier
     if (!why.empty())
       return Status(Code::unsupported, fmt::format("{}: cannot load the library: {}", shown, why),
                     hint_for_load_failure(tier_hint));
-    found = mapped.emplace(file.string(), std::move(library)).first;
+    mapped = MappedLibraries::instance().keep(file.string(), std::move(library));
   }
-  if (!found->second.has(TURBO_PLUGIN_QUERY_SYMBOL))
+  if (!mapped->has(TURBO_PLUGIN_QUERY_SYMBOL))
     return Status(Code::unsupported,
                   fmt::format("{}: symbol {} is missing: not a turbo plugin", shown, TURBO_PLUGIN_QUERY_SYMBOL),
                   "export it with TURBO_PLUGIN of the SDK");
   if (stage) stage("query");
   const turbo_plugin* plugin = nullptr;
   try {
-    const auto& query = found->second.get<const turbo_plugin*(uint32_t, uint32_t)>(TURBO_PLUGIN_QUERY_SYMBOL);
+    const auto& query = mapped->get<const turbo_plugin*(uint32_t, uint32_t)>(TURBO_PLUGIN_QUERY_SYMBOL);
     plugin = query(TURBO_ABI_MAJOR, TURBO_ABI_MINOR);
   } catch (...) {
     return error(Code::internal, "{}: turbo_plugin_query threw an exception", shown);

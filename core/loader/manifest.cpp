@@ -22,6 +22,11 @@ bool all_of_set(std::string_view text, std::string_view extra) {
   });
 }
 
+std::string meant(std::string_view name, const std::vector<std::string>& known) {
+  const std::string near = nearest_name(name, known);
+  return near.empty() ? std::string() : fmt::format("did you mean '{}'?", near);
+}
+
 // One map of the manifest: hands each known key to its reader, refuses the rest.
 class MapReader {
  public:
@@ -39,10 +44,10 @@ class MapReader {
       const auto found =
           std::find_if(fields_.begin(), fields_.end(), [&](const Entry& e) { return e.key == given.key; });
       if (found == fields_.end()) {
-        const std::string near = nearest_name(given.key, known);
+        const std::string near = meant(given.key, known);
         return refuse(given.value.line,
                       fmt::format("unknown key '{}'; known: {}", clean_text(given.key, 64), fmt::join(known, ", ")))
-            .with_hint(near.empty() ? "remove it" : fmt::format("did you mean '{}'?", near));
+            .with_hint(near.empty() ? "remove it" : near);
       }
       TURBO_RETURN_IF_ERROR(found->field(given.value));
     }
@@ -82,7 +87,14 @@ class ManifestReader {
     uint32_t schema = 0;
     TURBO_RETURN_IF_ERROR(
         MapReader(root, source_)
-            .required("schema", number("schema", &schema))
+            .required("schema",
+                      [&](const YamlValue& value) {
+                        TURBO_RETURN_IF_ERROR(number("schema", &schema)(value));
+                        if (schema == 1) return Status::ok();
+                        // Here and not after the other keys: another schema may well have others.
+                        return refuse(value.line, fmt::format("schema: expected 1 but found {}", schema))
+                            .with_hint("install the turbo this plugin was made for");
+                      })
             .required("id", text("id", 128, &manifest.id))
             .required("name", text("name", 128, &manifest.name))
             .required("version", text("version", 64, &manifest.version))
@@ -92,9 +104,6 @@ class ManifestReader {
             .optional("description", text("description", 1024, &manifest.description))
             .required("libraries", [&](const YamlValue& value) { return read_libraries(value, manifest); })
             .read());
-    if (schema != 1)
-      return refuse(root.line, fmt::format("schema: expected 1 but found {}", schema))
-          .with_hint("install the turbo this plugin was made for");
     if (!is_plugin_id(manifest.id))
       return refuse(
           root.line,
@@ -208,13 +217,15 @@ class ManifestReader {
     const std::vector<std::string>& kinds = component_kinds();
     if (std::find(kinds.begin(), kinds.end(), component.kind) == kinds.end())
       return refuse(item.line,
-                    fmt::format("kind: expected one of {} but found '{}'", fmt::join(kinds, ", "), component.kind));
+                    fmt::format("kind: expected one of {} but found '{}'", fmt::join(kinds, ", "), component.kind))
+          .with_hint(meant(component.kind, kinds));
     if (!is_component_name(component.name))
       return refuse(item.line,
                     fmt::format("name: expected 1 to 32 characters of [a-z0-9_] but found '{}'", component.name));
     const auto number_of_tier = tier_number(tier);
     if (!number_of_tier)
-      return refuse(item.line, fmt::format("tier: expected hip, generic or cpu but found '{}'", tier));
+      return refuse(item.line, fmt::format("tier: expected hip, generic or cpu but found '{}'", tier))
+          .with_hint(meant(tier, {"hip", "generic", "cpu"}));
     component.tier = *number_of_tier;
     const bool is_format = component.kind == "weight_format";
     if (is_format && !has_types)

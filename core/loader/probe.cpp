@@ -26,6 +26,7 @@ json identity_json(const FileIdentity& library) {
 }
 
 std::optional<Verdict> recall(const fs::path& file, const FileIdentity& library) {
+  if (!check_trusted(file).is_ok()) return std::nullopt;
   const Result<std::string> text = read_bounded(file, max_verdict_bytes);
   if (!text) return std::nullopt;
   const json stored = json::parse(*text, nullptr, false);

@@ -1,11 +1,12 @@
 // The child writes one JSON object a line to descriptor 3: {"at":"load"}, {"at":"query"}, {"components":n},
-// {"probing":i}, {"probed":i,"bad":".."} and {"end":true}, or {"refused":"..","hint":".."}. The parent gives each line
-// a time limit, so what the child was doing when it stopped talking is known.
+// {"probing":i}, {"probed":i,"bad":".."} and {"end":true}, or {"refused":"..","hint":"..","misbehaved":bool}. The parent
+// gives each line a time limit, so what the child was doing when it stopped talking is known.
 #include "loader/probe_child.h"
 
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -18,6 +19,7 @@
 
 #include "loader/host.h"
 #include "loader/library.h"
+#include "loader/probe_watch.h"
 #include "loader/text.h"
 
 namespace turbo::loader {
@@ -26,6 +28,7 @@ namespace {
 
 constexpr int report_fd = 3;
 constexpr size_t max_report_bytes = 64 << 10;
+constexpr int lost_report_status = 113;  // of a child that can no longer report
 constexpr uint32_t max_bad_components = 4;  // then the library as a whole is not worth more time
 
 std::atomic<bool> child_announced{false};
@@ -36,7 +39,7 @@ void send(const json& line) {
   while (sent < text.size()) {
     const ssize_t n = ::write(report_fd, text.data() + sent, text.size() - sent);
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) _exit(3);
+    if (n <= 0) _exit(lost_report_status);
     sent += static_cast<size_t>(n);
   }
 }
@@ -48,6 +51,7 @@ struct Run {
   std::optional<uint32_t> n_components;
   std::map<uint32_t, std::string> bad;
   std::optional<Status> refused;
+  bool misbehaved = false;  // the refusal is the library's own doing
   bool ended = false;
   std::string failure;  // how it died, or what it wrote; empty when it ended well
   bool timed_out = false;
@@ -71,6 +75,7 @@ void read_line(Run& run, std::string_view text) {
   } else if (words("refused")) {
     run.refused = Status(Code::unsupported, clean_text(line["refused"].get<std::string>(), 2048),
                          words("hint") ? clean_text(line["hint"].get<std::string>()) : std::string());
+    run.misbehaved = line.value("misbehaved", json()) == true;
   } else if (line.contains("end")) {
     run.ended = true;
   } else {
@@ -78,13 +83,14 @@ void read_line(Run& run, std::string_view text) {
   }
 }
 
-// Reads lines until the child closes the pipe, says something wrong, or is silent for too long.
+// Reads lines until the child has said its last one or closes the pipe (which a process that the plugin started may hold
+// open for long), says something wrong, or is silent for too long.
 void listen(int fd, Run& run, std::chrono::milliseconds limit) {
   using clock = std::chrono::steady_clock;
   std::string pending;
   size_t total = 0;
   auto deadline = clock::now() + limit;
-  while (run.failure.empty()) {
+  while (run.failure.empty() && !run.ended && !run.refused) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - clock::now()).count();
     pollfd waiting{fd, POLLIN, 0};
     const int ready = left > 0 ? ::poll(&waiting, 1, static_cast<int>(left)) : 0;
@@ -112,12 +118,14 @@ void listen(int fd, Run& run, std::chrono::milliseconds limit) {
 std::string describe_end(int status) {
   if (WIFSIGNALED(status))
     return fmt::format("crashed with signal {} ({})", WTERMSIG(status), ::strsignal(WTERMSIG(status)));
+  if (WEXITSTATUS(status) == lost_report_status) return "closed descriptors that are not its own";
   return fmt::format("ended the process with status {}", WEXITSTATUS(status));
 }
 
 // Only async-signal-safe calls: the parent may have had threads.
 [[noreturn]] void become_child(int pipe_fd, const char* executable, char* const* arguments) {
   ::setpgid(0, 0);
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);  // a child that hangs does not outlive turbo
   const int null_fd = ::open("/dev/null", O_RDWR);
   if (null_fd >= 0) {
     ::dup2(null_fd, 0);
@@ -194,11 +202,18 @@ int probe_child_main(int argc, char** argv) {
   if (argc != 5 || ::fcntl(report_fd, F_GETFD) < 0) return 2;
   ::fcntl(report_fd, F_SETFD, FD_CLOEXEC);
   ::signal(SIGPIPE, SIG_IGN);
+  ProcessWatch watch;
   const Result<PluginView> plugin = open_library(argv[2], parse_number(argv[4]), [](const char* stage) {
     send({{"at", stage}});
   });
   if (!plugin) {
     send({{"refused", plugin.status().message()}, {"hint", plugin.status().hint()}});
+    _exit(0);
+  }
+  if (const std::string deed = watch.misdeed(); !deed.empty()) {
+    send({{"refused", fmt::format("{}: its initialiser or turbo_plugin_query {}", clean_text(argv[2], 1024), deed)},
+          {"hint", ""},
+          {"misbehaved", true}});
     _exit(0);
   }
   const auto n = static_cast<uint32_t>(plugin->components.size());
@@ -208,7 +223,11 @@ int probe_child_main(int argc, char** argv) {
     ComponentHost host({.label = "probe"});
     const ProbeOutcome outcome = probe_here(*plugin->components[i], host.host(), nullptr);
     json line{{"probed", i}};
-    if (outcome.misbehaved) line["bad"] = outcome.reason;
+    const std::string deed = watch.misdeed();
+    if (outcome.misbehaved)
+      line["bad"] = outcome.reason;
+    else if (!deed.empty())
+      line["bad"] = "its probe " + deed;
     send(line);
   }
   send({{"end", true}});
@@ -228,7 +247,7 @@ Result<ChildReport> run_probe_children(const std::filesystem::path& library, uin
     if (run.refused) {
       verdict.refusal = run.refused->message();
       verdict.hint = run.refused->hint();
-      report.mendable = true;
+      report.mendable = !run.misbehaved;
       return report;
     }
     if (run.failure.empty()) return report;

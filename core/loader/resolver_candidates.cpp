@@ -16,8 +16,13 @@ Result<std::vector<ComponentRef>> Resolver::installed(const Need& need, uint32_t
   for (const ComponentRef& ref : catalog_.components(need.kind))
     if (ref.component->tier == tier && need.matches(*ref.component)) refs.push_back(ref);
   for (const ComponentRef& ref : catalog_.refused_components(need.kind))
-    if (ref.component->tier == tier && need.matches(*ref.component))
-      reject(need.slot, ref.plugin->manifest.id, tier, ref.plugin->refusal.message());
+    if (ref.component->tier == tier && need.matches(*ref.component)) {
+      // Of two copies of one plugin the warnings tell; a row of its name here is about the one that is used.
+      const bool replaced = std::any_of(refs.begin(), refs.end(), [&](const ComponentRef& other) {
+        return other.plugin->manifest.id == ref.plugin->manifest.id && other.component->name == ref.component->name;
+      });
+      if (!replaced) reject(need.slot, ref.plugin->manifest.id, tier, advice(ref.plugin->refusal));
+    }
   TURBO_RETURN_IF_ERROR(apply_prefer(need, tier, refs));
   return refs;
 }
@@ -97,9 +102,7 @@ std::optional<Candidate> Resolver::probe(const Need& need, const ComponentRef& r
   Candidate candidate;
   candidate.ref = ref;
   const Result<const turbo_component*> opened = catalog_.open(ref);
-  if (!opened)
-    return refuse(opened.status().hint().empty() ? opened.status().message()
-                                                 : opened.status().message() + "; " + opened.status().hint());
+  if (!opened) return refuse(advice(opened.status()));
   candidate.component = *opened;
   candidate.files.push_back(ref.plugin->folder);
   if (const auto files = request_.files.find(need.slot); files != request_.files.end())

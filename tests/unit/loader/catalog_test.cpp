@@ -51,34 +51,6 @@ TEST(Catalog, ABadPluginDoesNotHideTheOthers) {
   EXPECT_TRUE(contains(list, "refused"));
 }
 
-TEST(Catalog, SearchOrderAndShadowing) {
-  const Installation first, second, third;
-  for (const Installation* installation : {&first, &second, &third})
-    write_file(installation->plugins() / "same" / "plugin.yaml", stack_manifest("org.example.same", "cpu", "x.so"));
-  write_file(third.plugins() / "own" / "plugin.yaml", stack_manifest("org.example.own", "cpu", "x.so"));
-  CatalogSettings settings = third.settings();
-  settings.plugin_paths = {first.plugins()};
-  settings.environment_paths = second.plugins().string();
-  const Catalog catalog = *Catalog::scan(settings);
-  ASSERT_NE(catalog.find("org.example.same"), nullptr);
-  EXPECT_EQ(catalog.find("org.example.same")->folder, first.plugins() / "same");
-  EXPECT_NE(catalog.find("org.example.own"), nullptr);
-  EXPECT_EQ(catalog.components("sampler").size(), 2u);
-  EXPECT_EQ(catalog.warnings().size(), 2u);  // the two shadowed ones
-  EXPECT_TRUE(contains(catalog.warnings()[0], "was found before in"));
-}
-
-TEST(Catalog, ARefusedPluginDoesNotMakeWay) {
-  const Installation first, second;
-  write_file(first.plugins() / "p" / "plugin.yaml", stack_manifest("org.example.p", "cpu", "x.so"));
-  write_file(second.plugins() / "p" / "plugin.yaml", stack_manifest("org.example.p", "cpu", "x.so"));
-  ASSERT_EQ(::chmod((first.plugins() / "p").c_str(), 0777), 0);
-  CatalogSettings settings = second.settings();
-  settings.plugin_paths = {first.plugins()};
-  const Catalog catalog = *Catalog::scan(settings);
-  EXPECT_EQ(catalog.find("org.example.p"), nullptr);
-}
-
 TEST(Catalog, APathMayBeThePluginFolderItself) {
   const Installation installation;
   const fs::path folder = installation.plugins() / "p";
@@ -110,22 +82,6 @@ TEST(Catalog, EnvironmentPathsAreCheckedAndReported) {
   ASSERT_EQ(catalog->warnings().size(), 2u);
   EXPECT_TRUE(contains(catalog->warnings()[0], "/no/such/folder is not a folder"));
   EXPECT_TRUE(contains(catalog->warnings()[1], "entry 2 is empty"));
-}
-
-TEST(Catalog, WorldWritableIsRefusedUnlessAllowed) {
-  for (const char* part : {"", "p", "p/plugin.yaml"}) {
-    const Installation installation;
-    write_file(installation.plugins() / "p" / "plugin.yaml", stack_manifest("org.example.p", "cpu", "x.so"));
-    ASSERT_EQ(::chmod((installation.plugins() / part).c_str(), 0777), 0);
-    CatalogSettings settings = installation.settings();
-    const auto strict = Catalog::scan(settings);
-    ASSERT_TRUE(strict);
-    EXPECT_EQ(strict->find("org.example.p"), nullptr) << part;
-    ASSERT_EQ(strict->warnings().size(), 1u);
-    EXPECT_TRUE(contains(strict->warnings()[0], "everybody may write"));
-    settings.allow_unsafe = true;
-    EXPECT_NE(Catalog::scan(settings)->find("org.example.p"), nullptr) << part;
-  }
 }
 
 TEST(Catalog, ExplainProbesEachComponent) {

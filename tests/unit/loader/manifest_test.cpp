@@ -4,10 +4,13 @@
 #include <sys/stat.h>
 
 #include "helpers.h"
+#include "loader/files.h"
 #include "loader/text.h"
 
 namespace turbo::loader {
 namespace {
+
+namespace fs = std::filesystem;
 
 const std::string good = stack_manifest("org.example.good", "cpu", "libgood.so");
 
@@ -85,6 +88,51 @@ TEST(Manifest, RefusesWhatIsWrongAndSaysWhere) {
 TEST(Manifest, UnknownKeySuggestsTheNearest) {
   const auto manifest = parse_manifest(with("license:", "licence:"), "plugin.yaml");
   EXPECT_EQ(manifest.status().hint(), "did you mean 'license'?");
+}
+
+TEST(Manifest, EveryLevelSuggestsTheNearestKey) {
+  const struct {
+    std::string from, to, hint;
+  } cases[] = {
+      {"license: Apache-2.0\n", "license: Apache-2.0\nvendro: x\n", "did you mean 'vendor'?"},
+      {"license: Apache-2.0\n", "license: Apache-2.0\ndescripton: x\n", "did you mean 'description'?"},
+      {"license: Apache-2.0\n", "license: Apache-2.0\nlibrary: x\n", "did you mean 'libraries'?"},
+      {"minor: 0", "minr: 0", "did you mean 'minor'?"},
+      {"path: libgood.so\n", "path: libgood.so\n    sha265: 12\n", "did you mean 'sha256'?"},
+      {"name: pack, tier: cpu", "name: pack, tier: cpu, need: [avx2]", "did you mean 'needs'?"},
+      {"types: [41]", "type: [41]", "did you mean 'types'?"},
+      {"kind: sampler", "kind: samplr", "did you mean 'sampler'?"},
+      {"tier: cpu", "tier: genric", "did you mean 'generic'?"},
+  };
+  for (const auto& c : cases) {
+    const auto manifest = parse_manifest(with(c.from, c.to), "plugin.yaml");
+    ASSERT_FALSE(manifest) << c.to;
+    EXPECT_EQ(manifest.status().hint(), c.hint) << manifest.status().message();
+  }
+}
+
+TEST(Manifest, AnotherSchemaIsNamedBeforeItsKeys) {
+  const auto manifest = parse_manifest(with("schema: 1\n", "schema: 2\nflavour: new\n"), "plugin.yaml");
+  ASSERT_FALSE(manifest);
+  EXPECT_TRUE(contains(manifest.status().message(), "schema: expected 1 but found 2"));
+}
+
+TEST(Manifest, TheDocumentedExampleIsRight) {
+  const auto page = read_bounded(fs::path(TURBO_PLUGIN_README), 1 << 16);
+  ASSERT_TRUE(page);
+  const size_t begin = page->find("```yaml\n") + 8;
+  ASSERT_LT(begin, page->size());
+  std::string text = page->substr(begin, page->find("```", begin) - begin);
+  const auto manifest = parse_manifest(text, "plugin.yaml");
+  ASSERT_TRUE(manifest) << manifest.status().message();
+  EXPECT_FALSE(manifest->vendor.empty());
+  EXPECT_FALSE(manifest->description.empty());
+  EXPECT_FALSE(manifest->libraries[0].sha256.empty());
+  EXPECT_FALSE(manifest->libraries[0].components[0].needs.empty());
+  // Each key of the schema has its row.
+  for (const char* key : {"schema", "id", "name", "version", "abi", "vendor", "license", "description", "libraries",
+                          "path", "sha256", "components", "kind", "tier", "types", "needs"})
+    EXPECT_TRUE(contains(*page, fmt::format("| `{}`", key)));
 }
 
 TEST(Manifest, EveryCutIsAnErrorOrAWholeManifest) {
