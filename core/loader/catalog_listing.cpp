@@ -37,8 +37,10 @@ std::string rows_text(const json& rows, const std::vector<std::string>& columns,
   TextTable table(columns);
   for (const json& row : rows) {
     std::vector<std::string> cells;
-    for (const std::string& column : columns)
-      cells.push_back(row[column].is_string() ? row[column].get<std::string>() : row[column].dump());
+    for (const std::string& column : columns) {
+      const json& cell = row.at(column);
+      cells.push_back(cell.is_string() ? cell.get<std::string>() : cell.dump());
+    }
     table.add(std::move(cells));
   }
   std::string text = rows.empty() ? "no plugins found\n" : table.text();
@@ -85,7 +87,7 @@ Result<json> Catalog::explain_json(const std::string& id) {
     ids.push_back(plugin.manifest.id);
     if (!id.empty() && plugin.manifest.id != id) continue;
     found = true;
-    if (plugin.manifest.id.empty()) rows.push_back(row_of(plugin, nullptr, nullptr));
+    if (plugin.manifest.id.empty()) rows.emplace_back(row_of(plugin, nullptr, nullptr))["score"] = 0;
     for (const ManifestLibrary& library : plugin.manifest.libraries) {
       for (const ManifestComponent& component : library.components) {
         json row = row_of(plugin, &library, &component);

@@ -109,6 +109,17 @@ TEST(Catalog, ExplainProbesEachComponent) {
   EXPECT_EQ(missing.status().hint(), "did you mean 'test.cpu'?");
 }
 
+TEST(Catalog, ExplainListsAManifestThatCannotBeRead) {
+  const Installation installation;
+  write_file(installation.plugins() / "broken" / "plugin.yaml", "schema: 1\nid: [");
+  Catalog catalog = installation.scan();
+  const auto rows = catalog.explain_json("");
+  ASSERT_TRUE(rows);
+  ASSERT_EQ(rows->size(), 1u);
+  EXPECT_EQ((*rows)[0].value("score", -1), 0);
+  EXPECT_TRUE(contains(*catalog.explain_text(""), "broken/plugin.yaml"));
+}
+
 TEST(Catalog, SettingsOfThisProcessMirrorTheInstallTree) {
   const ScopedEnv path("TURBO_PLUGIN_PATH", "/a:/b"), cache("XDG_CACHE_HOME", "/tmp/some-cache");
   const CatalogSettings settings = CatalogSettings::of_this_process();

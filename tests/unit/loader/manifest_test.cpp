@@ -96,7 +96,7 @@ TEST(Manifest, EveryLevelSuggestsTheNearestKey) {
   } cases[] = {
       {"license: Apache-2.0\n", "license: Apache-2.0\nvendro: x\n", "did you mean 'vendor'?"},
       {"license: Apache-2.0\n", "license: Apache-2.0\ndescripton: x\n", "did you mean 'description'?"},
-      {"license: Apache-2.0\n", "license: Apache-2.0\nlibrary: x\n", "did you mean 'libraries'?"},
+      {"license: Apache-2.0\n", "license: Apache-2.0\nlibrarys: x\n", "did you mean 'libraries'?"},
       {"minor: 0", "minr: 0", "did you mean 'minor'?"},
       {"path: libgood.so\n", "path: libgood.so\n    sha265: 12\n", "did you mean 'sha256'?"},
       {"name: pack, tier: cpu", "name: pack, tier: cpu, need: [avx2]", "did you mean 'needs'?"},
