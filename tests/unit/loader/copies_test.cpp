@@ -177,7 +177,8 @@ TEST_F(Copies, ThePlanSaysWhichCopyServes) {
   const auto resolved = resolve(request, catalog, services, ResolveMode::plan, &report);
   ASSERT_TRUE(resolved) << resolved.status().message();
   for (const std::string& text : {report.text(), report.json().dump()}) {
-    EXPECT_TRUE(contains(text, fmt::format("plugin 'test.cpu' at {} refused because", (first.plugins() / "stack_cpu").string())));
+    const std::string earlier = (first.plugins() / "stack_cpu").string();
+    EXPECT_TRUE(contains(text, fmt::format("plugin 'test.cpu' at {} refused because", earlier)));
     EXPECT_TRUE(contains(text, "using the one at " + (second.plugins() / "stack_cpu").string()));
   }
 }

@@ -112,8 +112,7 @@ TEST_F(Trust, WhatAnotherUserOwnsIsRefusedUnlessAllowed) {
   for (const char* part : {"", "p", "p/plugin.yaml", "p/fault.so"}) {
     const fs::path path = part[0] ? installation.plugins() / part : installation.plugins();
     ASSERT_EQ(::chown(path.c_str(), 12345, 0), 0);
-    expect_refused(installation.settings(), path.string() + ": belongs to another user (12345)",
-                   "chown");
+    expect_refused(installation.settings(), path.string() + ": belongs to another user (12345)", "chown");
     ASSERT_EQ(::chown(path.c_str(), 0, 0), 0);
   }
   const fs::path link = installation.root() / "link";
@@ -121,10 +120,10 @@ TEST_F(Trust, WhatAnotherUserOwnsIsRefusedUnlessAllowed) {
   ASSERT_EQ(::lchown(link.c_str(), 12345, 0), 0);
   expect_refused(environment(link), link.string() + ": belongs to another user (12345)", "chown");
   // In a folder like /tmp an owner can put anything in the place of what is below.
-  const fs::path shared = installation.root() / "shared", theirs = shared / "theirs";
+  const fs::path common = installation.root() / "common", theirs = common / "theirs";
   fs::create_directories(theirs);
   fs::rename(installation.plugins(), theirs / "plugins");
-  ASSERT_EQ(::chmod(shared.c_str(), 01777), 0);
+  ASSERT_EQ(::chmod(common.c_str(), 01777), 0);
   ASSERT_EQ(::chown(theirs.c_str(), 12345, 0), 0);
   expect_refused(environment(theirs / "plugins"), theirs.string() + ": belongs to another user (12345)", "chown");
 }
