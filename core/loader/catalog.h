@@ -39,8 +39,8 @@ struct CatalogSettings {
   std::vector<std::filesystem::path> plugin_paths;  // the profile's; each must exist
   std::string environment_paths;                    // value of TURBO_PLUGIN_PATH
   std::filesystem::path install_folder;             // may not exist
-  bool allow_unsafe = false;  // what others can write to or own (check_trusted_path), empty search path entries
-  bool isolate_probes = true;                       // false: never start a child
+  bool allow_unsafe = false;   // what others can write to or own (check_trusted_path), empty search path entries
+  bool isolate_probes = true;  // false: never start a child
   ProbeSettings probe;
 
   /// Environment, executable location and cache folder of this process.
@@ -67,7 +67,8 @@ class Catalog {
   /// until the process ends.
   Result<const turbo_component*> open(const ComponentRef& ref);
 
-  /// Rows of `turbo plugins list`, from manifests and what is already open: kind, name, tier, plugin, version, abi, path, state, reason.
+  /// Rows of `turbo plugins list`, from manifests and what is already open: kind, name, tier, plugin, version, abi,
+  /// path, state, reason.
   nlohmann::json list_json() const;
   std::string list_text() const;
   /// Rows of `turbo plugins explain`: as list_json, after opening and probing each component of the plugin (all when

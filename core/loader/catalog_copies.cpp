@@ -20,8 +20,8 @@ struct CopyFacts {
 };
 
 bool makes_way(const CopyFacts& earlier, const CopyFacts& later) {
-  if (later.works.empty() || !std::includes(later.works.begin(), later.works.end(), earlier.works.begin(),
-                                            earlier.works.end()))
+  if (later.works.empty() ||
+      !std::includes(later.works.begin(), later.works.end(), earlier.works.begin(), earlier.works.end()))
     return false;
   if (earlier.works.empty()) return true;
   return std::any_of(earlier.broken.begin(), earlier.broken.end(),
@@ -83,11 +83,10 @@ void Catalog::settle(const std::vector<PluginEntry*>& copies) {
     const Status why = found != broken.end() ? found->second : copy->refusal;
     copy->shadowed = why.is_ok();
     copy->refusal =
-        copy->shadowed
-            ? error(Code::unsupported, "{} not used: the one at {} comes earlier on the search path", at(*copy),
-                    clean_text(used->folder.string(), 1024))
-            : Status(why.code(), fmt::format("{} refused because {}; {}", at(*copy), why.message(), instead),
-                     why.hint());
+        copy->shadowed ? error(Code::unsupported, "{} not used: the one at {} comes earlier on the search path",
+                               at(*copy), clean_text(used->folder.string(), 1024))
+                       : Status(why.code(), fmt::format("{} refused because {}; {}", at(*copy), why.message(), instead),
+                                why.hint());
     copy->replaced = true;
   }
 }

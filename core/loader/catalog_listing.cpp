@@ -15,20 +15,19 @@ namespace {
 json row_of(const PluginEntry& plugin, const ManifestLibrary* library, const ManifestComponent* component) {
   const bool known = !plugin.manifest.id.empty();
   const std::string state = plugin.refusal.is_ok() ? "ok" : plugin.shadowed ? "shadowed" : "refused";
-  return {
-      {"kind", component ? component->kind : "-"},
-      {"name", component ? component->name : "-"},
-      {"tier", component ? tier_name(component->tier) : "-"},
-      {"plugin", known ? plugin.manifest.id : "-"},
-      {"version", known ? plugin.manifest.version : "-"},
-      {"abi", known ? fmt::format("{}.{}", plugin.manifest.abi_major, plugin.manifest.abi_minor) : "-"},
-      {"path", clean_text((library                ? plugin.folder / library->path
-                           : plugin.search_folder ? plugin.folder
-                                                  : plugin.folder / "plugin.yaml")
-                              .string(),
-                          1024)},
-      {"state", state},
-      {"reason", advice(plugin.refusal)}};
+  return {{"kind", component ? component->kind : "-"},
+          {"name", component ? component->name : "-"},
+          {"tier", component ? tier_name(component->tier) : "-"},
+          {"plugin", known ? plugin.manifest.id : "-"},
+          {"version", known ? plugin.manifest.version : "-"},
+          {"abi", known ? fmt::format("{}.{}", plugin.manifest.abi_major, plugin.manifest.abi_minor) : "-"},
+          {"path", clean_text((library                ? plugin.folder / library->path
+                               : plugin.search_folder ? plugin.folder
+                                                      : plugin.folder / "plugin.yaml")
+                                  .string(),
+                              1024)},
+          {"state", state},
+          {"reason", advice(plugin.refusal)}};
 }
 
 // The table, and the warnings that none of its rows gives as its reason.

@@ -1,6 +1,6 @@
 // The child writes one JSON object a line to descriptor 3: {"at":"load"}, {"at":"query"}, {"components":n},
-// {"probing":i}, {"probed":i,"bad":".."} and {"end":true}, or {"refused":"..","hint":"..","misbehaved":bool}. The parent
-// gives each line a time limit, so what the child was doing when it stopped talking is known.
+// {"probing":i}, {"probed":i,"bad":".."} and {"end":true}, or {"refused":"..","hint":"..","misbehaved":bool}. The
+// parent gives each line a time limit, so what the child was doing when it stopped talking is known.
 #include "loader/probe_child.h"
 
 #include <fcntl.h>
@@ -28,7 +28,7 @@ namespace {
 
 constexpr int report_fd = 3;
 constexpr size_t max_report_bytes = 64 << 10;
-constexpr int lost_report_status = 113;  // of a child that can no longer report
+constexpr int lost_report_status = 113;     // of a child that can no longer report
 constexpr uint32_t max_bad_components = 4;  // then the library as a whole is not worth more time
 
 std::atomic<bool> child_announced{false};
@@ -83,8 +83,8 @@ void read_line(Run& run, std::string_view text) {
   }
 }
 
-// Reads lines until the child has said its last one or closes the pipe (which a process that the plugin started may hold
-// open for long), says something wrong, or is silent for too long.
+// Reads lines until the child has said its last one or closes the pipe (which a process that the plugin started may
+// hold open for long), says something wrong, or is silent for too long.
 void listen(int fd, Run& run, std::chrono::milliseconds limit) {
   using clock = std::chrono::steady_clock;
   std::string pending;

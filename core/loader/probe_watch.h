@@ -18,8 +18,8 @@ class ProcessWatch {
   ProcessWatch(const ProcessWatch&) = delete;
 
   /// What was done since the start or the last call, as the end of a sentence ("left a process behind"); empty when
-  /// nothing was. Puts things right again, so that the next component is not blamed. A copy of the process that a plugin
-  /// forked off ends here.
+  /// nothing was. Puts things right again, so that the next component is not blamed. A copy of the process that a
+  /// plugin forked off ends here.
   std::string misdeed();
 
  private:

@@ -67,12 +67,9 @@ TEST_F(Copies, ABadLibraryDoesNotHideAGoodOne) {
 TEST_F(Copies, AMisbehavingOneDoesNotHideAGoodOne) {
   const struct {
     const char *fault, *because;
-  } cases[] = {{"wrong_major", "built for ABI 2.0"},
-               {"null_query", "answered null"},
-               {"crash_in_load", "its initialiser crashed"},
-               {"crash_in_probe", "its probe crashed"},
-               {"throw_in_probe", "threw an exception"},
-               {"hang_in_probe", "did not answer within 700 ms"}};
+  } cases[] = {{"wrong_major", "built for ABI 2.0"},         {"null_query", "answered null"},
+               {"crash_in_load", "its initialiser crashed"}, {"crash_in_probe", "its probe crashed"},
+               {"throw_in_probe", "threw an exception"},     {"hang_in_probe", "did not answer within 700 ms"}};
   int number = 0;
   for (const auto& c : cases) {
     // Folders of their own: a library that was mapped once stays mapped under its path.
