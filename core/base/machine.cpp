@@ -61,6 +61,12 @@ uint64_t available_memory_bytes() {
   return available;
 }
 
+uint64_t total_memory_bytes() {
+  const uint64_t total = kilobyte_row("/proc/meminfo", "MemTotal:").value_or(0);
+  const auto limit = number(first_line("/sys/fs/cgroup/memory.max"));
+  return limit && (total == 0 || *limit < total) ? *limit : total;
+}
+
 uint64_t peak_rss_bytes() { return kilobyte_row("/proc/self/status", "VmHWM:").value_or(0); }
 
 }  // namespace turbo

@@ -9,6 +9,8 @@ namespace turbo {
 uint32_t usable_cpus();
 /// Memory this process may still take: MemAvailable, or the cgroup's limit when that is smaller. 0 = unknown.
 uint64_t available_memory_bytes();
+/// Memory this process may take at most: MemTotal, or the cgroup's limit when that is smaller. 0 = unknown.
+uint64_t total_memory_bytes();
 /// Largest resident size so far. 0 = unknown.
 uint64_t peak_rss_bytes();
 

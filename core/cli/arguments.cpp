@@ -54,6 +54,7 @@ class Parser {
  private:
   Status take_own(const Option& option, const Given& given) {
     std::vector<std::string>& values = arguments_.options[option.name];
+    arguments_.origins[option.name] = given.origin;
     if (!option.repeatable && !values.empty() && given.origin == given.name)
       values.clear();  // the last one counts, as in every shell habit
     if (option.value_name.empty()) {
@@ -154,6 +155,11 @@ std::string Arguments::text(const std::string& name, std::string fallback) const
   return found == options.end() || found->second.empty() ? fallback : found->second.back();
 }
 
+const std::string& Arguments::shown(const std::string& name) const {
+  const auto found = origins.find(name);
+  return found == origins.end() ? name : found->second;
+}
+
 std::vector<std::string> Arguments::all(const std::string& name) const {
   const auto found = options.find(name);
   return found == options.end() ? std::vector<std::string>{} : found->second;
@@ -163,7 +169,7 @@ Result<int64_t> Arguments::integer(const std::string& name, int64_t fallback, in
   if (!has(name)) return fallback;
   const auto value = parse_number<int64_t>(text(name));
   if (!value || *value < least || *value > most)
-    return error(Code::invalid_argument, "{}: expected a whole number from {} to {} but found '{}'", name, least, most, text(name));
+    return error(Code::invalid_argument, "{}: expected a whole number from {} to {} but found '{}'", shown(name), least, most, text(name));
   return *value;
 }
 
@@ -171,7 +177,7 @@ Result<double> Arguments::real(const std::string& name, double fallback, double 
   if (!has(name)) return fallback;
   const auto value = parse_number<double>(text(name));
   if (!value || !std::isfinite(*value) || *value < least || *value > most)
-    return error(Code::invalid_argument, "{}: expected a number from {} to {} but found '{}'", name, least, most, text(name));
+    return error(Code::invalid_argument, "{}: expected a number from {} to {} but found '{}'", shown(name), least, most, text(name));
   return *value;
 }
 
@@ -185,7 +191,7 @@ Result<std::vector<int64_t>> Arguments::integers(const std::string& name, std::v
     const size_t end = std::min(list.find(',', begin), list.size());
     const auto value = parse_number<int64_t>(std::string_view(list).substr(begin, end - begin));
     if (!value || *value < least || *value > most)
-      return error(Code::invalid_argument, "{}: expected whole numbers from {} to {} between commas but found '{}'", name, least, most, list);
+      return error(Code::invalid_argument, "{}: expected whole numbers from {} to {} between commas but found '{}'", shown(name), least, most, list);
     values.push_back(*value);
     begin = end + 1;
   }

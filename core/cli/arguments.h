@@ -24,6 +24,7 @@ struct Option {
 struct Arguments {
   std::string command;
   std::map<std::string, std::vector<std::string>> options;  // by name, in order; toggles hold "true"
+  std::map<std::string, std::string> origins;               // where an option was given: its name, or its variable
   std::vector<std::string> positional;
   std::vector<profile::Override> overrides;  // environment first, then command line
   std::optional<std::string> profile;
@@ -32,6 +33,8 @@ struct Arguments {
 
   bool has(const std::string& name) const { return options.count(name) != 0; }
   std::string text(const std::string& name, std::string fallback = {}) const;
+  /// The option as the user gave it: "--reps" or "TURBO_REPS". For messages.
+  const std::string& shown(const std::string& name) const;
   std::vector<std::string> all(const std::string& name) const;
   /// A whole number in [least, most], or an error that names the option, the value and the range.
   Result<int64_t> integer(const std::string& name, int64_t fallback, int64_t least, int64_t most) const;

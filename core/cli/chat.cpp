@@ -33,36 +33,37 @@ class Chat {
   }
 
   Status answer(const std::string& line, CurrentGeneration& current) {
-    TURBO_ASSIGN(engine::Request request, make_request(arguments_, runtime_));
     messages_.push_back({{"role", "user"}, {"content", line}});
-    Result<std::vector<int32_t>> ids = prompt(line);
-    if (!ids) {
-      messages_.erase(messages_.size() - 1);
-      return ids.status();
-    }
-    if (ids->size() >= runtime_.context()) {
-      messages_.erase(messages_.size() - 1);
-      return error(Code::resource_exhausted, "the conversation has {} tokens but the context holds {}", ids->size(), runtime_.context())
-          .with_hint("/reset starts a new one");
-    }
-    request.prompt = std::move(*ids);
-    request.max_tokens = std::min<uint32_t>(request.max_tokens, runtime_.context() - static_cast<uint32_t>(request.prompt.size()));
-    Generation generation(runtime_.engine(), &tokenizer_, arguments_.all("--stop"));
-    current.set(&generation);
-    Result<Generated> generated = generation.run(std::move(request), [](const std::string& text) {
-      std::fwrite(text.data(), 1, text.size(), stdout);
-      std::fflush(stdout);
-    });
+    const auto generation = std::make_shared<Generation>(runtime_.engine(), &tokenizer_, arguments_.all("--stop"));
+    current.set(generation);
+    Result<Generated> generated = generate(line, *generation);
     current.set(nullptr);
-    std::fputs("\n", stdout);
-    TURBO_RETURN_IF_ERROR(generated.status());
-    TURBO_RETURN_IF_ERROR(generated->finish.status);
+    if (generated && !generated->finish.status) generated = generated->finish.status;
+    if (!generated) {  // a question without an answer would confuse the next one
+      messages_.erase(messages_.size() - 1);
+      return generated.status();
+    }
     messages_.push_back({{"role", "assistant"}, {"content", generated->text}});
     if (!arguments_.style.quiet) print_run_summary(*generated);
     return Status::ok();
   }
 
  private:
+  Result<Generated> generate(const std::string& line, Generation& generation) {
+    TURBO_ASSIGN(engine::Request request, make_request(arguments_, runtime_));
+    TURBO_ASSIGN(request.prompt, prompt(line));
+    const size_t length = request.prompt.size();
+    if (length >= runtime_.context())
+      return error(Code::resource_exhausted, "the conversation has {} tokens but the context holds {}", length, runtime_.context())
+          .with_hint("/reset starts a new one");
+    request.max_tokens = std::min<uint32_t>(request.max_tokens, runtime_.context() - static_cast<uint32_t>(length));
+    Result<Generated> generated = generation.run(std::move(request), [](const std::string& text) {
+      std::fwrite(text.data(), 1, text.size(), stdout);
+      std::fflush(stdout);
+    });
+    std::fputs("\n", stdout);
+    return generated;
+  }
   Result<std::vector<int32_t>> prompt(const std::string& line) {
     const auto chat_template = runtime_.chat_template();
     if (!chat_template) return tokenizer_.encode(line);
@@ -79,9 +80,9 @@ class Chat {
 
 }  // namespace
 
-int run_chat(const Arguments& arguments, engine::Runtime& runtime, CurrentGeneration& current, std::atomic<bool>& interrupted) {
+int run_chat(const Arguments& arguments, engine::Runtime& runtime, Interruption& interruption) {
   const auto tokenizer = runtime.tokenizer();
-  if (!tokenizer) return fail(tokenizer.status(), arguments);
+  if (!tokenizer) return fail(tokenizer.status(), arguments, kModel);
   if (!arguments.style.quiet)
     print_note("{} · context {} · /help for commands, Ctrl-D to leave\n", runtime.model_name(), runtime.context());
   Chat chat(arguments, runtime, **tokenizer);
@@ -93,7 +94,7 @@ int run_chat(const Arguments& arguments, engine::Runtime& runtime, CurrentGenera
     std::free(raw);
     if (line.empty()) continue;
     add_history(line.c_str());
-    interrupted = false;
+    interruption.asked = false;
     if (line == "/exit" || line == "/quit") break;
     if (line == "/help") {
       fmt::print("/reset   forget the conversation\n/system TEXT   start over with this system message\n/exit    leave\nCtrl-C   stop an answer\n");
@@ -103,9 +104,10 @@ int run_chat(const Arguments& arguments, engine::Runtime& runtime, CurrentGenera
       chat.set_system(line.substr(8));
     } else if (line.starts_with("/")) {
       print_note("unknown command '{}'; /help lists them\n", line);
-    } else if (const Status status = chat.answer(line, current); !status.is_ok() && !interrupted) {
+    } else if (const Status status = chat.answer(line, interruption.current); !status.is_ok() && !interruption.asked) {
       print_error(status, arguments.style);
     }
+    if (interruption.leaving) return kInterrupted;
   }
   print_note("\n");
   return kOk;

@@ -26,7 +26,7 @@ Result<Plan> make_plan(const Arguments& arguments) {
   for (const int64_t n : prompts)
     if (n > 0) plan.cases.push_back({.prompt_tokens = static_cast<uint32_t>(n)});
   const uint32_t n_gen = static_cast<uint32_t>(gen);
-  if (n_gen == 1) return Status(Code::invalid_argument, "--gen-tokens: 1 leaves nothing to time; expected 0 or at least 2");
+  if (n_gen == 1) return error(Code::invalid_argument, "{}: 1 leaves nothing to time; expected 0 or at least 2", arguments.shown("--gen-tokens"));
   for (const int64_t depth : depths)
     for (const int64_t batch : batches)
       if (n_gen) plan.cases.push_back({.gen_tokens = n_gen, .depth = static_cast<uint32_t>(depth), .batch = static_cast<uint32_t>(batch)});
@@ -42,10 +42,10 @@ Result<Plan> make_plan(const Arguments& arguments) {
 // Prompts: the file's tokens, or a fixed walk over the vocabulary.
 Result<std::vector<int32_t>> prompt_tokens(const Arguments& arguments, const engine::Runtime& runtime) {
   if (arguments.has("--prompt-file")) {
-    TURBO_ASSIGN(const std::string text, read_text(arguments.text("--prompt-file")));
+    TURBO_ASSIGN(const std::string text, read_option_file(arguments, "--prompt-file"));
     TURBO_ASSIGN(const text::Tokenizer* tokenizer, runtime.tokenizer());
     std::vector<int32_t> ids = tokenizer->encode(text);
-    if (ids.empty()) return Status(Code::invalid_argument, "--prompt-file: the file is empty");
+    if (ids.empty()) return error(Code::invalid_argument, "{}: the file is empty", arguments.shown("--prompt-file"));
     return ids;
   }
   std::vector<int32_t> ids(4096);
@@ -120,6 +120,8 @@ int run_bench(const Arguments& arguments) {
   profile->engine.max_running = static_cast<int>(plan->most_rows);
   const auto runtime = load_runtime(*profile, arguments, exit_code);
   if (!runtime) return exit_code;
+  if (const auto tokenizer = runtime->tokenizer(); !tokenizer && arguments.has("--prompt-file"))
+    return fail(tokenizer.status(), arguments, kModel);
   const auto text = prompt_tokens(arguments, *runtime);
   if (!text) return fail(text.status(), arguments, kUsage);
 

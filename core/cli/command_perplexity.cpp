@@ -134,9 +134,9 @@ Result<Settings> read_settings(const Arguments& arguments, const engine::Runtime
   TURBO_ASSIGN(const int64_t window, arguments.integer("--window", 512, 8, runtime.context()));
   settings.window = static_cast<uint32_t>(window);
   const std::string count = arguments.text("--count", "half");
-  if (count != "half" && count != "all") return error(Code::invalid_argument, "--count: expected half or all but found '{}'", count);
+  if (count != "half" && count != "all") return error(Code::invalid_argument, "{}: expected half or all but found '{}'", arguments.shown("--count"), count);
   settings.all = count == "all";
-  TURBO_ASSIGN(const std::string text, read_text(arguments.text("--file")));
+  TURBO_ASSIGN(const std::string text, read_option_file(arguments, "--file"));
   TURBO_ASSIGN(const text::Tokenizer* tokenizer, runtime.tokenizer());
   settings.tokens = tokenizer->encode(text, {.parse_special = true, .add_special = false});
   if (tokenizer->add_bos()) settings.bos = tokenizer->bos();
@@ -160,6 +160,7 @@ int run_perplexity(const Arguments& arguments) {
   profile->engine.max_running = 1;
   const auto runtime = load_runtime(*profile, arguments, exit_code);
   if (!runtime) return exit_code;
+  if (const auto tokenizer = runtime->tokenizer(); !tokenizer) return fail(tokenizer.status(), arguments, kModel);
   const Result<Settings> settings = read_settings(arguments, *runtime);
   if (!settings) return fail(settings.status(), arguments, kUsage);
 

@@ -2,7 +2,7 @@
 #include <termios.h>
 #include <unistd.h>
 
-#include <atomic>
+#include <csignal>
 #include <cstdio>
 
 #include "cli/chat.h"
@@ -34,25 +34,38 @@ Result<std::vector<int32_t>> parse_ids(const Arguments& arguments) {
   return std::vector<int32_t>(values.begin(), values.end());
 }
 
-Result<std::string> prompt_text(const Arguments& arguments) {
-  if (arguments.has("--prompt") && arguments.has("--prompt-file"))
-    return Status(Code::invalid_argument, "--prompt and --prompt-file: give one of them");
-  if (arguments.has("--prompt")) return arguments.text("--prompt");
-  return read_text(arguments.text("--prompt-file", "-"), size_t{64} << 20);
+Status one_of(const Arguments& arguments, const char* a, const char* b) {
+  return error(Code::invalid_argument, "{} and {}: give one of them", arguments.shown(a), arguments.shown(b));
 }
 
-Result<std::vector<int32_t>> prompt_ids(const Arguments& arguments, const engine::Runtime& runtime) {
+// `exit_code` is changed where a failure is the model's rather than the command line's.
+Result<std::vector<int32_t>> prompt_ids(const Arguments& arguments, const engine::Runtime& runtime, int& exit_code) {
   if (arguments.has("--prompt-ids")) return parse_ids(arguments);
-  TURBO_ASSIGN(const text::Tokenizer* tokenizer, runtime.tokenizer());
-  TURBO_ASSIGN(const std::string text, prompt_text(arguments));
-  if (!arguments.has("--chat")) return tokenizer->encode(text);
-  TURBO_ASSIGN(const text::ChatTemplate* chat_template, runtime.chat_template());
+  const auto tokenizer = runtime.tokenizer();
+  if (!tokenizer) {
+    exit_code = kModel;
+    return tokenizer.status();
+  }
+  std::string text = arguments.text("--prompt");
+  if (!arguments.has("--prompt")) {
+    TURBO_ASSIGN(text, read_option_file(arguments, "--prompt-file", size_t{64} << 20));
+  }
+  if (!arguments.has("--chat")) return (*tokenizer)->encode(text);
+  const auto chat_template = runtime.chat_template();
+  if (!chat_template) {
+    if (chat_template.status().code() != Code::not_found) exit_code = kModel;
+    return chat_template.status();
+  }
   text::ChatInput input;
   input.messages = nlohmann::ordered_json::array();
   if (arguments.has("--system")) input.messages.push_back({{"role", "system"}, {"content", arguments.text("--system")}});
   input.messages.push_back({{"role", "user"}, {"content", text}});
-  TURBO_ASSIGN(engine::ChatPrompt prompt, engine::make_chat_prompt(*chat_template, *tokenizer, std::move(input)));
-  return std::move(prompt.ids);
+  Result<engine::ChatPrompt> prompt = engine::make_chat_prompt(**chat_template, **tokenizer, std::move(input));
+  if (!prompt) {
+    if (prompt.status().code() == Code::resource_exhausted) exit_code = kModel;  // the template goes beyond its limits
+    return prompt.status();
+  }
+  return std::move(prompt->ids);
 }
 
 void write_out(const std::string& text) {
@@ -67,24 +80,78 @@ bool is_interactive(const Arguments& arguments) {
 
 // Options that would be dropped in silence.
 Status check_combination(const Arguments& arguments) {
-  const bool ids = arguments.has("--prompt-ids");
-  if (ids && (arguments.has("--prompt") || arguments.has("--prompt-file")))
-    return Status(Code::invalid_argument, "--prompt-ids and a text prompt: give one of them");
-  if (ids && arguments.has("--chat")) return Status(Code::invalid_argument, "--prompt-ids and --chat: ids are used as they are");
+  const bool ids = arguments.has("--prompt-ids"), text = arguments.has("--prompt"), file = arguments.has("--prompt-file");
+  if (text && file) return one_of(arguments, "--prompt", "--prompt-file");
+  if (ids && text) return one_of(arguments, "--prompt-ids", "--prompt");
+  if (ids && file) return one_of(arguments, "--prompt-ids", "--prompt-file");
+  if (ids && arguments.has("--chat"))
+    return error(Code::invalid_argument, "{} and {}: ids are used as they are", arguments.shown("--prompt-ids"), arguments.shown("--chat"));
   if (arguments.has("--system") && !arguments.has("--chat") && !is_interactive(arguments))
-    return Status(Code::invalid_argument, "--system: a system message needs the chat template", "add --chat");
+    return error(Code::invalid_argument, "{}: a system message needs the chat template", arguments.shown("--system")).with_hint("add --chat");
   return Status::ok();
 }
 
-Result<Generated> generate(const Arguments& arguments, engine::Runtime& runtime, Generation& generation, std::vector<int32_t>& ids) {
+Result<engine::Request> prepare(const Arguments& arguments, const engine::Runtime& runtime, int& exit_code) {
+  exit_code = kUsage;
   TURBO_ASSIGN(engine::Request request, make_request(arguments, runtime));
-  TURBO_ASSIGN(ids, prompt_ids(arguments, runtime));
-  if (ids.size() >= runtime.context())
-    return error(Code::invalid_argument, "the prompt has {} tokens but the context holds {}", ids.size(), runtime.context())
+  TURBO_ASSIGN(request.prompt, prompt_ids(arguments, runtime, exit_code));
+  const size_t length = request.prompt.size();
+  if (length >= runtime.context())
+    return error(Code::invalid_argument, "the prompt has {} tokens but the context holds {}", length, runtime.context())
         .with_hint("shorten the prompt or raise --context");
-  request.prompt = ids;
-  request.max_tokens = std::min<uint32_t>(request.max_tokens, runtime.context() - static_cast<uint32_t>(ids.size()));
-  return generation.run(std::move(request), arguments.style.json ? Generation::OnText{} : write_out);
+  request.max_tokens = std::min<uint32_t>(request.max_tokens, runtime.context() - static_cast<uint32_t>(length));
+  return request;
+}
+
+// Ends an answer tidily where there is one; ends the program where nothing would be lost, and when asked twice.
+// SIGINT in a chat asks for the end of the answer alone.
+class SignalPolicy {
+ public:
+  SignalPolicy(const Arguments& arguments, Interruption& interruption) : arguments_(arguments), interruption_(interruption) {}
+
+  void operator()(int signal) const {
+    const bool whole = signal != SIGINT || !is_interactive(arguments_);
+    if (whole) interruption_.leaving = true;
+    const bool again = interruption_.asked.exchange(true);
+    const std::optional<Generation::Stage> stage = interruption_.current.cancel();
+    const bool begun = stage && *stage != Generation::Stage::preparing;
+    if (!again && (begun || (stage && !whole))) return;
+    terminal_.restore();
+    if (arguments_.style.json && !begun) print_error(interrupted(), arguments_.style);
+    _exit(kInterrupted);
+  }
+  static Status interrupted() { return Status(Code::cancelled, "interrupted before there was an answer"); }
+
+ private:
+  const Arguments& arguments_;
+  Interruption& interruption_;
+  const TerminalMode terminal_;
+};
+
+// One prompt; its text is streamed, its JSON comes whole at the end, also when it was interrupted.
+int run_once(const Arguments& arguments, engine::Runtime& runtime, Interruption& interruption) {
+  int exit_code = kUsage;
+  Result<engine::Request> request = prepare(arguments, runtime, exit_code);
+  if (!request) return fail(request.status(), arguments, exit_code);
+  const std::vector<int32_t> prompt = request->prompt;
+  const text::Tokenizer* tokenizer = runtime.tokenizer() ? *runtime.tokenizer() : nullptr;
+  const auto generation = std::make_shared<Generation>(runtime.engine(), tokenizer, arguments.all("--stop"));
+  interruption.current.set(generation);  // and stays: a signal during the report lets it end
+  const Result<Generated> generated = generation->run(std::move(*request), arguments.style.json ? Generation::OnText{} : write_out);
+  if (!generated && interruption.asked)
+    return arguments.style.json ? fail(SignalPolicy::interrupted(), arguments, kInterrupted) : int{kInterrupted};
+  if (!generated) return fail(generated.status(), arguments, generated.status().code() == Code::invalid_argument ? kUsage : kFailed);
+  const engine::FinishReason reason = generated->finish.reason;
+  if (reason == engine::FinishReason::failed) return fail(generated->finish.status, arguments);
+  const int code = reason == engine::FinishReason::cancelled ? kInterrupted : kOk;
+  if (arguments.style.json) {
+    print_json(run_report(runtime, prompt, *generated));
+    return code;
+  }
+  if (!tokenizer) write_out(fmt::format("{}", fmt::join(generated->ids, ",")));
+  write_out("\n");
+  if (!arguments.style.quiet) print_run_summary(*generated);
+  return code;
 }
 
 }  // namespace
@@ -96,38 +163,12 @@ int run_run(const Arguments& arguments) {
   if (!profile) return exit_code;
   profile->engine.max_running = 1;  // one conversation: the whole pool is its own
   // The watch must exist before other threads do, so that all of them have the signals blocked.
-  CurrentGeneration current;
-  std::atomic<bool> interrupted{false};
-  const TerminalMode terminal;
-  SignalWatch watch([&](int) {
-    const bool again = interrupted.exchange(true);
-    if (current.cancel() && !again) return;
-    // Nothing to end tidily (loading, waiting for input), or asked twice.
-    terminal.restore();
-    _exit(kInterrupted);
-  });
-  std::unique_ptr<engine::Runtime> runtime = load_runtime(*profile, arguments, exit_code);
+  Interruption interruption;
+  const SignalPolicy policy(arguments, interruption);
+  SignalWatch watch([&](int signal, int) { policy(signal); });
+  const std::unique_ptr<engine::Runtime> runtime = load_runtime(*profile, arguments, exit_code);
   if (!runtime) return exit_code;
-  if (interrupted) return kInterrupted;
-  if (is_interactive(arguments)) return run_chat(arguments, *runtime, current, interrupted);
-
-  const text::Tokenizer* tokenizer = runtime->tokenizer() ? *runtime->tokenizer() : nullptr;
-  Generation generation(runtime->engine(), tokenizer, arguments.all("--stop"));
-  current.set(&generation);
-  std::vector<int32_t> ids;
-  Result<Generated> generated = generate(arguments, *runtime, generation, ids);
-  current.set(nullptr);
-  if (interrupted) return kInterrupted;
-  if (!generated) return fail(generated.status(), arguments, generated.status().code() == Code::invalid_argument ? kUsage : kFailed);
-  if (generated->finish.reason == engine::FinishReason::failed) return fail(generated->finish.status, arguments);
-  if (arguments.style.json) {
-    print_json(run_report(*runtime, ids, *generated));
-    return kOk;
-  }
-  if (!tokenizer) write_out(fmt::format("{}", fmt::join(generated->ids, ",")));
-  write_out("\n");
-  if (!arguments.style.quiet) print_run_summary(*generated);
-  return kOk;
+  return is_interactive(arguments) ? run_chat(arguments, *runtime, interruption) : run_once(arguments, *runtime, interruption);
 }
 
 }  // namespace turbo::cli

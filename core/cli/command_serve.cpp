@@ -13,18 +13,19 @@
 namespace turbo::cli {
 namespace {
 
-// Signals counted; the second one ends the process at once.
+// The first signal drains what is served; before there is anything to drain, and from the second one on, signals end
+// the process at once.
 class StopRequest {
  public:
   void raise(int count) {
-    if (count > 1) _exit(kInterrupted);
     std::lock_guard lock(mutex_);
+    if (count > 1 || !serving_) _exit(kInterrupted);
     raised_ = true;
     changed_.notify_all();
   }
-  bool raised() {
+  void serving() {
     std::lock_guard lock(mutex_);
-    return raised_;
+    serving_ = true;
   }
   void wait() {
     std::unique_lock lock(mutex_);
@@ -34,6 +35,7 @@ class StopRequest {
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
+  bool serving_ = false;
   bool raised_ = false;
 };
 
@@ -44,14 +46,14 @@ int run_serve(const Arguments& arguments) {
   const std::optional<profile::Profile> profile = load_profile(arguments, exit_code);
   if (!profile) return exit_code;
   StopRequest stop;
-  SignalWatch watch([&](int count) { stop.raise(count); });
+  SignalWatch watch([&](int, int count) { stop.raise(count); });
 
   // The socket opens first: a port in use is known before the weights are read, and clients see "loading".
   Result<std::unique_ptr<server::Server>> server = server::Server::start(*profile);
   if (!server) return fail(server.status(), arguments);
   std::shared_ptr<engine::Runtime> runtime = load_runtime(*profile, arguments, exit_code);
   if (!runtime) return exit_code;
-  if (stop.raised()) return kInterrupted;
+  stop.serving();
   (*server)->attach(runtime);
   if (!arguments.style.quiet) {
     print_note("\n{}", runtime->resolved().text);

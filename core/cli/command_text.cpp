@@ -24,6 +24,8 @@ Result<std::vector<int32_t>> read_ids(const Arguments& arguments) {
   if (arguments.positional.empty()) {
     TURBO_ASSIGN(text, read_text("-"));
   }
+  if (text.find_first_not_of(" \t\r\n\f\v") == std::string::npos)
+    return Status(Code::invalid_argument, "detokenize: no token ids were given", "give them as arguments or on stdin; [] is the empty list");
   std::vector<int32_t> ids;
   const char* at = text.data();
   const char* const end = at + text.size();
@@ -46,11 +48,13 @@ int run_tokenize(const Arguments& arguments) {
   const auto profile = load_profile(arguments, exit_code);
   if (!profile) return exit_code;
   if (arguments.has("--text") && arguments.has("--file"))
-    return fail(Status(Code::invalid_argument, "--text and --file: give one of them"), arguments, kUsage);
+    return fail(error(Code::invalid_argument, "{} and {}: give one of them", arguments.shown("--text"), arguments.shown("--file")),
+                arguments, kUsage);
   const auto tokenizer = open_tokenizer(*profile);
   if (!tokenizer) return fail(tokenizer.status(), arguments, kModel);
-  const Result<std::string> text = arguments.has("--text") ? Result<std::string>(arguments.text("--text")) : read_text(arguments.text("--file", "-"));
-  if (!text) return fail(text.status(), arguments);
+  const Result<std::string> text =
+      arguments.has("--text") ? Result<std::string>(arguments.text("--text")) : read_option_file(arguments, "--file");
+  if (!text) return fail(text.status(), arguments, kUsage);
   const std::vector<int32_t> ids = (*tokenizer)->encode(*text, {!arguments.has("--no-special"), !arguments.has("--no-bos")});
   if (arguments.style.json) {
     nlohmann::ordered_json pieces = nlohmann::ordered_json::array();

@@ -119,6 +119,12 @@ Result<std::string> read_text(const std::string& path, size_t limit) {
   return text;
 }
 
+Result<std::string> read_option_file(const Arguments& arguments, const std::string& option, size_t limit) {
+  Result<std::string> text = read_text(arguments.text(option, "-"), limit);
+  if (!text && arguments.has(option)) return text.status().with_context(arguments.shown(option));
+  return text;
+}
+
 std::optional<profile::Profile> load_profile(const Arguments& arguments, int& exit_code) {
   const profile::SearchPaths search = profile::standard_search_paths(executable_path());
   Result<profile::Profile> profile = profile::load_profile(arguments.profile, arguments.overrides, search);
@@ -175,13 +181,70 @@ int print_command_help(const Command& command) {
   return kOk;
 }
 
-int unknown_command(const std::string& name) {
+int unknown_command(const std::string& name, const OutputStyle& style) {
   std::vector<std::string> names;
   for (const Command& command : commands()) names.push_back(command.name);
   const std::string near = nearest_name(name, names);
   print_error(Status(Code::invalid_argument, "unknown command '" + name + "'",
-                     near.empty() ? "turbo --help lists the commands" : "did you mean '" + near + "'?"), {});
+                     near.empty() ? "turbo --help lists the commands" : "did you mean '" + near + "'?"), style);
   return kUsage;
+}
+
+// The form of errors about a command line that could not be read.
+OutputStyle style_of(const std::vector<std::string>& tokens) {
+  const auto wanted = [](const std::string& value) { return value.empty() || value == "true" || value == "1"; };
+  const std::optional<std::string> variable = profile::process_environment()(profile::environment_name("--json"));
+  OutputStyle style{.json = variable && !variable->empty() && wanted(*variable)};
+  for (const std::string& token : tokens) {
+    if (token == "--json") style.json = true;
+    else if (token.starts_with("--json=")) style.json = wanted(token.substr(7));
+  }
+  return style;
+}
+
+// turbo help [COMMAND | flags]
+int run_help(std::vector<std::string> words, const OutputStyle& style) {
+  std::erase_if(words, [](const std::string& word) { return word == "--json" || word.starts_with("--json=") || word == "--quiet"; });
+  if (words.size() > 1) {
+    print_error(Status(Code::invalid_argument, "turbo help: unexpected argument '" + words[1] + "'", "name one command, or flags"), style);
+    return kUsage;
+  }
+  if (words.empty()) return print_help();
+  if (words[0] == "flags") return print_flags(profile::FlagGroup::compatible), kOk;
+  const Command* command = find_command(words[0]);
+  return command ? print_command_help(*command) : unknown_command(words[0], style);
+}
+
+int run_words(std::vector<std::string> tokens) {
+  const OutputStyle style = style_of(tokens);
+  std::string name = "serve";
+  if (!tokens.empty() && (tokens[0] == "--help" || tokens[0] == "-h" || tokens[0] == "--version" || !tokens[0].starts_with("-"))) {
+    name = tokens[0];
+    tokens.erase(tokens.begin());
+  }
+  if (name == "help" || name == "--help" || name == "-h") return run_help(std::move(tokens), style);
+  if (name == "--version") {
+    if (!tokens.empty()) {
+      print_error(Status(Code::invalid_argument, "--version: unexpected argument '" + tokens[0] + "'"), style);
+      return kUsage;
+    }
+    fmt::print("turbo {} (ABI {}.{})\n", TURBO_VERSION, TURBO_ABI_MAJOR, TURBO_ABI_MINOR);
+    return kOk;
+  }
+  const Command* command = find_command(name);
+  if (!command) return unknown_command(name, style);
+  const Result<Arguments> arguments = parse_arguments(*command, tokens, profile::process_environment());
+  if (!arguments) {
+    print_error(arguments.status(), style);
+    return kUsage;
+  }
+  if (arguments->help) return print_command_help(*command);
+  if (arguments->positional.size() > command->max_positional) {
+    const std::string& word = arguments->positional[command->max_positional];
+    return fail(Status(Code::invalid_argument, "turbo " + name + ": unexpected argument '" + word + "'",
+                       name == "run" ? "give the text with --prompt" : "turbo " + name + " --help"), *arguments, kUsage);
+  }
+  return command->run(*arguments);
 }
 
 }  // namespace
@@ -192,46 +255,20 @@ int run_command_line(int argc, char** argv) {
   spdlog::set_pattern("%H:%M:%S.%e %^%l%$ %v");
   std::signal(SIGPIPE, SIG_IGN);
 
-  std::vector<std::string> tokens(argv + std::min(argc, 1), argv + argc);
-  std::string name = "serve";
-  if (!tokens.empty() && !tokens[0].starts_with("-")) {
-    name = tokens[0];
-    tokens.erase(tokens.begin());
-  } else if (tokens.size() == 1 && (tokens[0] == "--help" || tokens[0] == "-h")) {
-    return print_help();
-  } else if (tokens.size() == 1 && tokens[0] == "--version") {
-    fmt::print("turbo {} (ABI {}.{})\n", TURBO_VERSION, TURBO_ABI_MAJOR, TURBO_ABI_MINOR);
-    return kOk;
-  }
-  if (name == "help") {
-    if (tokens.empty()) return print_help();
-    if (tokens[0] == "flags") return print_flags(profile::FlagGroup::compatible), kOk;
-    const Command* command = find_command(tokens[0]);
-    return command ? print_command_help(*command) : unknown_command(tokens[0]);
-  }
-  const Command* command = find_command(name);
-  if (!command) return unknown_command(name);
-  Result<Arguments> arguments = parse_arguments(*command, tokens, profile::process_environment());
-  if (!arguments) {
-    const bool json = std::find(tokens.begin(), tokens.end(), "--json") != tokens.end();
-    print_error(arguments.status(), {json, false});
-    return kUsage;
-  }
-  if (arguments->help) return print_command_help(*command);
-  if (arguments->positional.size() > command->max_positional) {
-    const std::string& word = arguments->positional[command->max_positional];
-    return fail(Status(Code::invalid_argument, "turbo " + name + ": unexpected argument '" + word + "'",
-                       name == "run" ? "give the text with --prompt" : "turbo " + name + " --help"), *arguments, kUsage);
-  }
+  const std::vector<std::string> tokens(argv + std::min(argc, 1), argv + argc);
+  const auto failed = [&](const Status& status) {
+    print_error(status, style_of(tokens));
+    return kFailed;
+  };
   try {
-    const int code = command->run(*arguments);
+    const int code = run_words(tokens);
     if (code == kOk && (std::fflush(stdout) != 0 || std::ferror(stdout)))
-      return fail(Status(Code::internal, "stdout: the result could not be written", "check the disk or the reading program"), *arguments);
+      return failed(Status(Code::internal, "stdout: the result could not be written", "check the disk or the reading program"));
     return code;
   } catch (const std::bad_alloc&) {
-    return fail(Status(Code::resource_exhausted, "out of memory"), *arguments);
+    return failed(Status(Code::resource_exhausted, "out of memory"));
   } catch (const std::exception& fault) {
-    return fail(Status(Code::internal, fault.what()), *arguments);
+    return failed(Status(Code::internal, fault.what()));
   }
 }
 

@@ -52,5 +52,7 @@ int fail(const Status& status, const Arguments& arguments, int exit_code = kFail
 std::filesystem::path executable_path();
 /// A whole regular file or, for "-", stdin, at most `limit` bytes.
 Result<std::string> read_text(const std::string& path, size_t limit = size_t{1} << 30);
+/// The text that a file option names, or stdin without it; errors name the option.
+Result<std::string> read_option_file(const Arguments& arguments, const std::string& option, size_t limit = size_t{1} << 30);
 
 }  // namespace turbo::cli

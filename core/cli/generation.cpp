@@ -28,6 +28,7 @@ Result<Generated> Generation::run(engine::Request request, const OnText& on_text
     std::lock_guard lock(mutex_);
     if (cancelled_) return Status(Code::cancelled, "interrupted");
     TURBO_ASSIGN(running_, engine_.submit(std::move(request), inbox));
+    stage_ = Stage::running;
   }
   Generated result;
   std::optional<engine::TextStream> stream;
@@ -59,6 +60,7 @@ Result<Generated> Generation::run(engine::Request request, const OnText& on_text
   if (stream) say(stream->finish());
   std::lock_guard lock(mutex_);
   running_ = 0;
+  stage_ = Stage::finished;
   result.finish = *inbox->finish;
   if (result.stop_string) {
     result.finish.reason = engine::FinishReason::stop;
@@ -67,10 +69,11 @@ Result<Generated> Generation::run(engine::Request request, const OnText& on_text
   return result;
 }
 
-void Generation::cancel() {
+Generation::Stage Generation::cancel() {
   std::lock_guard lock(mutex_);
   cancelled_ = true;
   if (running_) engine_.cancel(running_);
+  return stage_;
 }
 
 }  // namespace turbo::cli

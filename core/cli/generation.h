@@ -1,9 +1,12 @@
 // One request run to its end from a command: streamed to a callback, cancellable. Calling thread waits.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
+#include <memory>
 #include <mutex>
+#include <optional>
 
 #include "engine/engine.h"
 #include "engine/text_stream.h"
@@ -27,8 +30,9 @@ class Generation {
 
   /// Runs the request; on_text hears text as it becomes certain, on the calling thread.
   Result<Generated> run(engine::Request request, const OnText& on_text);
-  /// [any thread] End what runs.
-  void cancel();
+  enum class Stage { preparing, running, finished };
+  /// [any thread] End what runs, or keep it from starting. Gives the stage it had come to.
+  Stage cancel();
 
  private:
   struct Inbox;
@@ -38,25 +42,32 @@ class Generation {
   std::mutex mutex_;
   engine::RequestId running_ = 0;
   bool cancelled_ = false;
+  Stage stage_ = Stage::preparing;
 };
 
 /// Which generation a signal ends. Safe between the signal's thread and the one that generates.
 class CurrentGeneration {
  public:
-  void set(Generation* generation) {
+  void set(std::shared_ptr<Generation> generation) {
     std::lock_guard lock(mutex_);
-    generation_ = generation;
+    generation_ = std::move(generation);
   }
-  /// False when nothing runs.
-  bool cancel() {
+  /// Empty when there is none.
+  std::optional<Generation::Stage> cancel() {
     std::lock_guard lock(mutex_);
-    if (generation_) generation_->cancel();
-    return generation_ != nullptr;
+    return generation_ ? std::optional(generation_->cancel()) : std::nullopt;
   }
 
  private:
   std::mutex mutex_;
-  Generation* generation_ = nullptr;
+  std::shared_ptr<Generation> generation_;
+};
+
+/// What signals have asked for, between their thread and the command's.
+struct Interruption {
+  CurrentGeneration current;
+  std::atomic<bool> asked{false};    // end the answer
+  std::atomic<bool> leaving{false};  // and then the program
 };
 
 }  // namespace turbo::cli

@@ -27,7 +27,7 @@ Result<engine::Request> make_request(const Arguments& arguments, const engine::R
   TURBO_ASSIGN(const int64_t max_tokens, arguments.integer("--max-tokens", 256, 0, INT32_MAX));
   request.max_tokens = static_cast<uint32_t>(max_tokens);
   for (const std::string& stop : arguments.all("--stop"))
-    if (stop.empty()) return Status(Code::invalid_argument, "--stop: an empty text stops everything");
+    if (stop.empty()) return error(Code::invalid_argument, "{}: an empty text stops everything", arguments.shown("--stop"));
   if (!arguments.has("--ignore-eos")) {
     if (const auto tokenizer = runtime.tokenizer()) request.end_tokens.assign((*tokenizer)->end_ids().begin(), (*tokenizer)->end_ids().end());
     else for (const uint32_t id : runtime.config().eos_ids) request.end_tokens.push_back(static_cast<int32_t>(id));

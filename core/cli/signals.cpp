@@ -19,13 +19,13 @@ sigset_t watched() {
 
 }  // namespace
 
-SignalWatch::SignalWatch(std::function<void(int)> on_signal) : on_signal_(std::move(on_signal)) {
+SignalWatch::SignalWatch(std::function<void(int, int)> on_signal) : on_signal_(std::move(on_signal)) {
   const sigset_t set = watched();
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
   thread_ = std::thread([this] {
     const sigset_t set = watched();
     int count = 0;
-    for (int signal = 0; sigwait(&set, &signal) == 0 && signal != kStop;) on_signal_(++count);
+    for (int signal = 0; sigwait(&set, &signal) == 0 && signal != kStop;) on_signal_(signal, ++count);
   });
 }
 

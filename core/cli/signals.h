@@ -6,17 +6,17 @@
 
 namespace turbo::cli {
 
-/// Must exist before any other thread starts (threads inherit the blocked mask). Calls on_signal(count) for each
-/// signal, count from 1, until destroyed.
+/// Must exist before any other thread starts (threads inherit the blocked mask). Calls on_signal(signal, count) for
+/// each one, count from 1, until destroyed.
 class SignalWatch {
  public:
-  explicit SignalWatch(std::function<void(int count)> on_signal);
+  explicit SignalWatch(std::function<void(int signal, int count)> on_signal);
   ~SignalWatch();
   SignalWatch(const SignalWatch&) = delete;
   SignalWatch& operator=(const SignalWatch&) = delete;
 
  private:
-  std::function<void(int)> on_signal_;
+  std::function<void(int, int)> on_signal_;
   std::thread thread_;
 };
 

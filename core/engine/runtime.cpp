@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "base/checked.h"
 #include "base/machine.h"
 #include "engine/host_model.h"
 #include "engine/resolve.h"
@@ -38,18 +39,54 @@ kv::CacheShape cache_shape(const model::ModelConfig& config, uint32_t n_blocks, 
   return {config.n_layers, config.n_kv_heads, config.head_dim_k, config.head_dim_v, n_blocks, max_sequences};
 }
 
+// "1.5 GiB", in the unit that keeps the number short.
+std::string sized(uint64_t bytes) {
+  constexpr const char* units[] = {"KiB", "MiB", "GiB", "TiB"};
+  double value = static_cast<double>(bytes) / 1024;
+  size_t unit = 0;
+  while (value >= 1024 && unit + 1 < std::size(units)) value /= 1024, ++unit;
+  return fmt::format("{:.1f} {}", value, units[unit]);
+}
+
+// Bytes that the KV cache can come from.
+struct Room {
+  uint64_t free, total;
+};
+
+void warn_beyond(const Room& room, const char* key, uint64_t bytes) {
+  if (bytes > room.free)
+    spdlog::warn("{}: {} of KV cache may not fit: {} of memory are available now", key, sized(bytes), sized(room.free));
+}
+
 // Blocks of the pool: what the profile says, else room for every running sequence within half of the free memory.
-Result<uint32_t> choose_blocks(const profile::Profile& profile, uint32_t context, uint64_t block_bytes, uint64_t free_bytes) {
+Result<uint32_t> choose_blocks(const profile::Profile& profile, uint32_t context, uint64_t block_bytes, const Room& room) {
   const uint64_t one = kv::blocks_for(context);
-  if (profile.kv.pool_tokens > 0) return static_cast<uint32_t>(std::max<uint64_t>(1, kv::blocks_for(profile.kv.pool_tokens)));
-  const uint64_t budget = profile.kv.pool_bytes > 0 ? profile.kv.pool_bytes : free_bytes / 2;
+  if (const uint64_t tokens = profile.kv.pool_tokens; tokens > 0) {
+    const uint64_t blocks = std::max<uint64_t>(1, kv::blocks_for(tokens));
+    if (blocks > room.total / block_bytes)
+      return error(Code::resource_exhausted, "kv.pool_tokens: {} tokens need {} of KV cache but {} is all the memory there is", tokens,
+                   sized(checked_mul(blocks, block_bytes).value_or(UINT64_MAX)), sized(room.total))
+          .with_hint("lower kv.pool_tokens, or pick a smaller KV codec");
+    warn_beyond(room, "kv.pool_tokens", blocks * block_bytes);
+    return static_cast<uint32_t>(std::min<uint64_t>(blocks, INT32_MAX / 2));
+  }
+  if (profile.kv.pool_bytes > room.total)
+    return error(Code::resource_exhausted, "kv.pool_bytes: expected at most {}, all the memory there is, but found {}", sized(room.total),
+                 sized(profile.kv.pool_bytes))
+        .with_hint("lower kv.pool_bytes, or leave it at auto");
+  const uint64_t budget = profile.kv.pool_bytes > 0 ? profile.kv.pool_bytes : room.free / 2;
   const uint64_t affordable = budget / block_bytes;
   if (affordable < one)
     return error(Code::resource_exhausted, "a context of {} needs {} MiB of KV cache but {} MiB are {}", context,
                  one * block_bytes >> 20, budget >> 20, profile.kv.pool_bytes > 0 ? "granted by kv.pool_bytes" : "available")
         .with_hint("lower --context, pick a smaller KV codec, or free memory");
   const uint64_t wanted = one * static_cast<uint64_t>(std::max(1, profile.engine.max_running));
-  return static_cast<uint32_t>(std::min<uint64_t>({wanted, affordable, INT32_MAX / 2}));
+  if (profile.kv.pool_bytes > 0 && wanted < affordable)
+    spdlog::info("kv.pool_bytes: {} of the {} are used: enough for engine.max_running {} sequences of context {}",
+                 sized(wanted * block_bytes), sized(budget), std::max(1, profile.engine.max_running), context);
+  const uint64_t blocks = std::min<uint64_t>({wanted, affordable, INT32_MAX / 2});
+  if (profile.kv.pool_bytes > 0) warn_beyond(room, "kv.pool_bytes", blocks * block_bytes);
+  return static_cast<uint32_t>(blocks);
 }
 
 }  // namespace
@@ -177,10 +214,12 @@ Status Runtime::Impl::start_engine() {
   stage = LoadStage::engine;
   const uint32_t max_running = static_cast<uint32_t>(std::max(1, profile.engine.max_running));
   TURBO_ASSIGN(const turbo_kv_bytes bytes, kv::KvCache::bytes(pack().api, pack().self, cache_shape(config, 1, max_running)));
-  const uint64_t free_bytes = resolution->tier() == TURBO_TIER_CPU
-                                  ? available_memory_bytes()
-                                  : resolution->device().memory_bytes - std::min(resolution->device().memory_bytes, weights->resident_bytes());
-  TURBO_ASSIGN(const uint32_t n_blocks, choose_blocks(profile, context, bytes.block_bytes, free_bytes));
+  const uint64_t total = total_memory_bytes();
+  Room room{available_memory_bytes(), total > 0 ? total : UINT64_MAX};
+  if (resolution->tier() != TURBO_TIER_CPU)
+    room.free = room.total =
+        resolution->device().memory_bytes - std::min(resolution->device().memory_bytes, weights->resident_bytes());
+  TURBO_ASSIGN(const uint32_t n_blocks, choose_blocks(profile, context, bytes.block_bytes, room));
   context = static_cast<uint32_t>(std::min<uint64_t>(context, uint64_t{n_blocks} * kv::kBlock));
   TURBO_ASSIGN(cache, kv::KvCache::create(pack().api, pack().self, cache_shape(config, n_blocks, max_running)));
 

@@ -97,8 +97,15 @@ void Resolver::reject_failed(const Need& need, const Candidate& candidate, const
   reject(need.slot, candidate.ref.plugin->manifest.id, candidate.ref.component->tier, status.message());
 }
 
-void Resolver::lose(const Need& need, uint32_t tier, const std::string& why) {
-  losses_.push_back(fmt::format("{}: {}: {}", tier_name(tier), need.slot, why));
+std::string Loss::text() const {
+  return slots.size() == 1 ? fmt::format("{}: {}: {}", tier, slots.front(), why)
+                           : fmt::format("{}: {} ({})", tier, why, fmt::join(slots, ", "));
+}
+
+void Resolver::lose(const Need& need, uint32_t tier, const std::string& why, bool absent) {
+  for (Loss& loss : losses_)
+    if (loss.why == why) return loss.slots.push_back(need.slot);
+  losses_.push_back({tier_name(tier), why, {need.slot}, absent});
 }
 
 Result<Resolution> Resolver::run() {
@@ -115,11 +122,12 @@ Result<Resolution> Resolver::run() {
       break;
     }
     all_losses_.insert(all_losses_.end(), losses_.begin(), losses_.end());
+    installing_helps_ &= std::any_of(losses_.begin(), losses_.end(), [](const Loss& loss) { return loss.absent; });
   }
   if (state_->tier == 0) return no_tier();
   if (state_->tier != tiers_.front())
     report().warnings.push_back(fmt::format("tier {} is used instead of {}: {}", tier_name(state_->tier),
-                                            tier_name(tiers_.front()), all_losses_.front()));
+                                            tier_name(tiers_.front()), all_losses_.front().text()));
   list_outranked();
   TURBO_RETURN_IF_ERROR(resolve_drafter());
   std::vector<std::string>& warnings = report().warnings;
@@ -135,13 +143,15 @@ Result<Resolution> Resolver::run() {
 }
 
 Status Resolver::no_tier() const {
-  const std::string reasons = fmt::format("{}", fmt::join(all_losses_, "; "));
+  std::string reasons;
+  for (const Loss& loss : all_losses_) reasons += (reasons.empty() ? "" : "; ") + loss.text();
   if (request_.require)
     return Status(
         Code::unsupported, fmt::format("required tier {} cannot be used: {}", *request_.require, reasons),
         "remove `require` to fall back to another tier, or mend the cause; `turbo plan` lists every candidate");
   return Status(Code::unsupported, fmt::format("no tier can serve this model: {}", reasons),
-                "`turbo plan` and `turbo doctor` list every candidate; " + catalog_.install_hint());
+                (installing_helps_ ? catalog_.install_hint() : "mend the cause") +
+                    "; `turbo plan` and `turbo doctor` list every candidate");
 }
 
 Result<bool> Resolver::try_tier(uint32_t tier) {
@@ -157,7 +167,7 @@ Result<bool> Resolver::try_tier(uint32_t tier) {
           refused ? fmt::format("every plugin that provides {} for tier {} was refused", need.what, tier_name(tier))
                   : fmt::format("no plugin provides {} for tier {}", need.what, tier_name(tier));
       reject(need.slot, "", tier, why + "; " + catalog_.install_hint());
-      lose(need, tier, why);
+      lose(need, tier, why, !refused);
     }
     refs.push_back(std::move(found));
   }
@@ -166,7 +176,7 @@ Result<bool> Resolver::try_tier(uint32_t tier) {
   if (!losses_.empty()) {
     for (size_t i = 0; i < needs_.size(); ++i)
       for (const ComponentRef& ref : refs[i])
-        reject(needs_[i].slot, ref.plugin->manifest.id, tier, fmt::format("not tried: {}", losses_.front()));
+        reject(needs_[i].slot, ref.plugin->manifest.id, tier, fmt::format("not tried: {}", losses_.front().text()));
     return false;
   }
   for (size_t i = 0; i < needs_.size(); ++i) {
@@ -192,7 +202,7 @@ void Resolver::give_up(const Candidates& candidates, uint32_t tier) {
       const bool explained = std::any_of(rejected.begin(), rejected.end(), [&](const Report::Rejected& r) {
         return r.plugin == id && r.tier == tier_name(tier);
       });
-      if (!explained) reject(needs_[i].slot, id, tier, fmt::format("usable, but its tier lost: {}", losses_.front()));
+      if (!explained) reject(needs_[i].slot, id, tier, fmt::format("usable, but its tier lost: {}", losses_.front().text()));
     }
   }
 }

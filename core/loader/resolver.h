@@ -21,6 +21,15 @@ struct Need {
   bool matches(const ManifestComponent& component) const;
 };
 
+/// Why a tier lost: one reason, and the slots that gave it.
+struct Loss {
+  std::string tier, why;
+  std::vector<std::string> slots;
+  bool absent = false;  // nothing is installed
+
+  std::string text() const;
+};
+
 class Resolver {
  public:
   Resolver(const Request& request, Catalog& catalog, const Services& services, ResolveMode mode);
@@ -63,15 +72,17 @@ class Resolver {
   /// As reject, and a line in the log: something that should have worked did not.
   void reject_failed(const Need& need, const Candidate& candidate, const Status& status);
   void reject(const std::string& slot, const std::string& plugin, uint32_t tier, std::string reason);
-  void lose(const Need& need, uint32_t tier, const std::string& why);
+  /// `absent`: nothing is installed for the need, which installing a plugin would mend.
+  void lose(const Need& need, uint32_t tier, const std::string& why, bool absent = false);
 
   const Request& request_;
   Catalog& catalog_;
   ResolveMode mode_;
   std::vector<uint32_t> tiers_;
   std::vector<Need> needs_;          // of the compute tier: pack first, then formats, codecs, sampler
-  std::vector<std::string> losses_;  // of the tier being tried
-  std::vector<std::string> all_losses_;
+  std::vector<Loss> losses_;         // of the tier being tried
+  std::vector<Loss> all_losses_;
+  bool installing_helps_ = true;     // every tier so far lacks a plugin
   std::vector<std::string> experimental_;  // warnings of what is chosen so far in this tier
   std::unique_ptr<Resolution::State> state_;
 };

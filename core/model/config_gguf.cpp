@@ -153,10 +153,12 @@ class GgufKeys {
   /// Rows of the embedding; the token list and A.vocab_size must agree with them.
   Status read_vocabulary() {
     const Tensor* embedding = file_.find("token_embd.weight");
-    if (!embedding || embedding->dims.size() != 2 || embedding->dims[1] > UINT32_MAX) {
-      return error(Code::not_found, "{}: tensor 'token_embd.weight' is missing or not a matrix", file_.name())
-          .with_hint("the file holds no model weights; give the model itself");
-    }
+    if (!embedding)
+      return missing_tensor(file_, "token_embd.weight", {}, "", "the file holds no model weights; give the model itself");
+    if (embedding->dims.size() != 2 || embedding->dims[1] > UINT32_MAX)
+      return error(Code::corrupt_input, "{}: tensor 'token_embd.weight': expected a matrix but found shape {}", file_.name(),
+                   shape_text(embedding->dims))
+          .with_hint("the file is damaged or belongs to another model; convert or download it again");
     const uint64_t rows = embedding->dims[1];
     config_.vocab_size = uint32_t(rows);
     TURBO_ASSIGN(const auto declared, meta_.optional_u32(key("vocab_size")));

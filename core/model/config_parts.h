@@ -2,6 +2,8 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <span>
+#include <string>
 
 #include "model/config.h"
 
@@ -15,6 +17,11 @@ Status read_hf_keys(const ModelFile& file, ModelConfig* config);
 Status check_hyper_parameters(const ModelConfig& config, const std::string& where);
 /// Presence, shape and kind of type of every tensor; sets the flags and sums that follow from the tensor table.
 Status bind_tensors(const ModelFile& file, ModelConfig* config);
+
+/// not_found for a tensor, with the file's tensor of the nearest name; tensors of `expected` have a place of their own
+/// and are not suggested. `detail` goes on after "is missing".
+Status missing_tensor(const ModelFile& file, const std::string& name, std::span<const ExpectedTensor> expected,
+                      const std::string& detail, const std::string& hint);
 
 /// unsupported, with the list of what is supported and the nearest name.
 Status unknown_architecture(const std::string& where, const std::string& found);

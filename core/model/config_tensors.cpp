@@ -4,6 +4,7 @@
 #include <cstring>
 #include <unordered_set>
 
+#include "base/nearest.h"
 #include "model/config_parts.h"
 #include "model/files/utf8.h"
 
@@ -125,6 +126,21 @@ std::vector<ExpectedTensor> expected_tensors(const ModelConfig& c) {
   return list;
 }
 
+Status missing_tensor(const ModelFile& file, const std::string& name, std::span<const ExpectedTensor> expected,
+                      const std::string& detail, const std::string& hint) {
+  constexpr size_t most_compared = 4096;  // bounded work for hostile input
+  std::unordered_set<std::string_view> placed;
+  for (const ExpectedTensor& tensor : expected) placed.insert(tensor.name);
+  std::vector<std::string> others;
+  for (const Tensor& tensor : file.tensors())
+    if (others.size() < most_compared && !placed.contains(tensor.name)) others.push_back(tensor.name);
+  const std::string near = nearest_name(name, others);
+  if (near.empty()) return error(Code::not_found, "{}: tensor '{}' is missing{}", file.name(), name, detail).with_hint(hint);
+  return error(Code::not_found, "{}: tensor '{}' is missing{}; the nearest name in the file is '{}'", file.name(), name, detail,
+               printable(near))
+      .with_hint("the tensor is misnamed; convert the model again, or download it from its maker");
+}
+
 Status bind_tensors(const ModelFile& file, ModelConfig* config) {
   detect_options(file, config);
   // A layer count far over the file's must not make a long list first.
@@ -142,9 +158,7 @@ Status bind_tensors(const ModelFile& file, ModelConfig* config) {
     if (tensor) {
       TURBO_RETURN_IF_ERROR(check_tensor(file, *tensor, want));
     } else if (want.required) {
-      return error(Code::not_found, "{}: tensor '{}' is missing: expected shape {}", file.name(), want.name,
-                   shape_text(want.dims))
-          .with_hint(kIncomplete);
+      return missing_tensor(file, want.name, expected, ": expected shape " + shape_text(want.dims), kIncomplete);
     }
   }
   TURBO_RETURN_IF_ERROR(refuse_extra(file, *config, expected));

@@ -66,7 +66,7 @@ Result<Overrides> set_any_key(const Flag&, const std::string& value, const std::
     if (equals == std::string::npos || equals == 0)
       return Status(Code::invalid_argument,
                     fmt::format("{}: expected key.path=value but found {}", origin, printable(assignment)),
-                    "for example --set server.port=8080");
+                    variable ? "for example " + origin + "=server.port=8080" : "for example --set server.port=8080");
     const std::string key = assignment.substr(0, equals);
     settings.push_back({key, assignment.substr(equals + 1), origin + " " + key});
   }

@@ -348,7 +348,22 @@ Status Merger::override_list(const KeySpec& spec, const Override& setting) {
   if (texts.size() > most_list_items)
     return error(Code::resource_exhausted, "{}: {}: expected at most {} items", setting.origin, spec.path,
                  most_list_items);
+  if (spec.secret && texts.empty()) TURBO_RETURN_IF_ERROR(check_emptied_keys(spec, setting));
   spec.set(profile_, Value(std::move(texts)));
+  return Status::ok();
+}
+
+// No keys means no check: what another setting protects must not come open unnoticed.
+Status Merger::check_emptied_keys(const KeySpec& spec, const Override& setting) {
+  const auto before = std::get<std::vector<std::string>>(spec.get(profile_));
+  const auto origin = origins_.find(spec.path);
+  if (before.empty() || origin == origins_.end()) return Status::ok();
+  if (!origin->second.from_file)
+    return Status(Code::invalid_argument,
+                  fmt::format("{}: {}: an empty list contradicts {}, which asks for a key", setting.origin, spec.path,
+                              origin->second.where),
+                  "keep one of the two");
+  profile_.adjustments.push_back(fmt::format("{} removes the keys of {}: clients need none", setting.origin, origin->second.where));
   return Status::ok();
 }
 

@@ -45,6 +45,7 @@ class Merger {
   Status check_kv_contradiction(const YamlNode& kv) const;
   Status apply_override(const Override& setting);
   Status override_list(const KeySpec& spec, const Override& setting);
+  Status check_emptied_keys(const KeySpec& spec, const Override& setting);
   Status set_map_entry(const KeySpec& spec, const std::string& entry, const std::string& value);
   void forget_other_drafter(std::span<const Override> overrides);
   bool fits_drafter(const Override& setting);

@@ -123,6 +123,14 @@ Result<fs::path> find_profile(const std::string& name_or_path, const SearchPaths
   const std::string near = nearest_name(fs::path(name_or_path).stem().string(), names);
   std::vector<std::string> looked;
   for (const fs::path& folder : folders) looked.push_back(folder.empty() ? "." : folder.string());
+  if (!bare) {
+    // A path is looked for where it points, and nowhere else.
+    const bool relative = fs::path(name_or_path).is_relative();
+    return Status(Code::not_found,
+                  fmt::format("profile {}: no such file{}", printable(name_or_path), relative ? "; paths start at " + looked.front() : ""),
+                  near.empty() ? "check the path; a name without '/' is looked up in the folders of profiles"
+                               : fmt::format("check the path, or give the name alone: --profile {}", near));
+  }
   if (names.size() > max_listed_names) names.resize(max_listed_names);
   std::string hint = near.empty() ? "" : fmt::format("did you mean '{}'? ", near);
   hint += names.empty() ? "there are no profiles there; give the path of a .yaml file"

@@ -278,7 +278,18 @@ class Validator {
     return Status::ok();
   }
 
+  // A name, or an address of either family; whether it is this machine's shows when it is bound.
+  Status host() const {
+    const std::string& host = p_.server.host;
+    const auto plain = [](unsigned char c) { return std::isalnum(c) || std::string_view("-._:%[]").find(c) != std::string_view::npos; };
+    if (host.empty() || host.size() > 253 || !std::all_of(host.begin(), host.end(), plain))
+      return fail("server.host", fmt::format("expected an address or the name of a machine but found {}", printable(host)),
+                  "for example 127.0.0.1, or 0.0.0.0 for every address of this machine; the port is server.port");
+    return Status::ok();
+  }
+
   Status server() {
+    TURBO_RETURN_IF_ERROR(host());
     const auto& s = p_.server;
     for (const std::string& key : s.api_keys) {
       const auto visible = [](char c) { return c > 0x20 && c < 0x7F; };

@@ -550,12 +550,23 @@ void Connection::on_deadline() {
 
 // ---- acceptor ----
 
+constexpr const char* kAddressHint =
+    "server.host must be an address of this machine: 127.0.0.1, one that `ip address` shows, or 0.0.0.0 for all of them";
+
+std::string listen_hint(const error_code& ec, uint16_t port) {
+  if (ec == asio::error::address_in_use) return "choose another server.port, or stop the program that uses it";
+  if (ec == asio::error::access_denied && port != 0 && port < 1024)
+    return "ports below 1024 need a privilege; choose a server.port from 1024 up";
+  return kAddressHint;
+}
+
 Status Transport::Impl::bind(const std::string& host, uint16_t wanted) {
   error_code ec;
   tcp::resolver resolver(io);
   const auto found = resolver.resolve(host, std::to_string(wanted), tcp::resolver::passive, ec);
   if (ec || found.empty())
-    return error(Code::invalid_argument, "server.host: cannot resolve '{}': {}", host, ec.message());
+    return error(Code::invalid_argument, "server.host: cannot resolve '{}': {}", host, ec.message())
+        .with_hint(kAddressHint);
   const tcp::endpoint endpoint = found.begin()->endpoint();
   acceptor.open(endpoint.protocol(), ec);
   if (!ec) acceptor.set_option(tcp::acceptor::reuse_address(true), ec);
@@ -563,7 +574,7 @@ Status Transport::Impl::bind(const std::string& host, uint16_t wanted) {
   if (!ec) acceptor.listen(asio::socket_base::max_listen_connections, ec);
   if (ec)
     return error(Code::invalid_argument, "cannot listen on {}:{}: {}", host, wanted, ec.message())
-        .with_hint("choose another server.port, or stop the program that uses it");
+        .with_hint(listen_hint(ec, wanted));
   const tcp::endpoint bound = acceptor.local_endpoint(ec);
   port = bound.port();
   loopback = bound.address().is_loopback();

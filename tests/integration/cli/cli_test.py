@@ -3,6 +3,8 @@ import json
 import os
 import shutil
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -20,6 +22,17 @@ def turbo(*args, stdin="", env=None, cwd=None, timeout=120):
 
 def data(result):
     return json.loads(result.stdout)
+
+
+def with_template(source, target, template):
+    """A copy of a model with another chat template, padded to the old one's length so that nothing else moves."""
+    content = open(source, "rb").read()
+    key = b"tokenizer.chat_template"
+    at = content.index(struct.pack("<Q", len(key)) + key) + 8 + len(key) + 4
+    (length,) = struct.unpack_from("<Q", content, at)
+    assert len(template) <= length
+    with open(target, "wb") as file:
+        file.write(content[:at + 8] + template.ljust(length) + content[at + 8 + length:])
 
 
 class Run(unittest.TestCase):
@@ -89,6 +102,7 @@ class Refusals(unittest.TestCase):
         self.refused(2, "run", "--prompt", "a", "--prompt-ids", "1")
         self.refused(2, "run", "--prompt", "a", "--temperature", "nan")
         self.refused(2, "run", "--prompt", "a", "--set", "kv.kodec=f16")
+        self.assertNotIn(b"looked in", self.refused(2, "run", "--profile", "/no/such.yaml").stderr)
         self.refused(2, "run", "--profile", "no-such-profile")
         self.refused(2, "run", "--prompt", "a", "--kv-codec", "tq9")
         self.refused(2, "serve", "--api-key", "")
@@ -118,6 +132,81 @@ class Refusals(unittest.TestCase):
     def test_a_path_on_the_wrong_instruction_set_says_so(self):
         result = self.refused(4, "run", "--prompt", "a", env={"PATH": os.environ["PATH"], "TURBO_CPU_ISA": "sse9"})
         self.assertIn(b"TURBO_CPU_ISA", result.stderr)
+
+
+    def test_a_wrong_variable_is_named(self):
+        for command, option, value in ((["run", "--prompt", "a"], "MAX_TOKENS", "abc"), (["run", "--prompt", "a"], "TEMPERATURE", "hot"),
+                                       (["run"], "PROMPT_IDS", "one"), (["run"], "PROMPT_FILE", "/no/such.txt"),
+                                       (["run", "--prompt", "a"], "THREADS", "abc"), (["run", "--prompt", "a"], "SET", "nothing"),
+                                       (["perplexity", "--file", os.path.join(SOURCE, "README.md")], "COUNT", "some"),
+                                       (["bench"], "REPS", "many"), (["bench"], "GEN_TOKENS", "1"),
+                                       (["bench"], "PROMPT_FILE", "/no/such.txt"), (["tokenize"], "FILE", "/no/such.txt")):
+            stderr = self.refused(2, *command, env={"PATH": os.environ["PATH"], "TURBO_" + option: value}).stderr.decode()
+            self.assertIn("TURBO_" + option, stderr)
+            self.assertNotIn("--" + option.lower().replace("_", "-"), stderr)
+        both = self.refused(2, "run", "--prompt", "a", env={"PATH": os.environ["PATH"], "TURBO_PROMPT_FILE": "f"}).stderr
+        self.assertIn(b"--prompt and TURBO_PROMPT_FILE: give one", both)
+        # The command line outranks the variable, in messages too.
+        self.assertIn(b"--seed", self.refused(2, "run", "--prompt", "a", "--seed", "x",
+                                              env={"PATH": os.environ["PATH"], "TURBO_SEED": "1"}).stderr)
+
+    def test_a_wrong_instruction_set_is_one_sentence(self):
+        stderr = self.refused(4, "run", "--prompt", "a", env={"PATH": os.environ["PATH"], "TURBO_CPU_ISA": "foo"}).stderr.decode()
+        self.assertEqual(stderr.count("TURBO_CPU_ISA: 'foo' is none of scalar, avx2, avx512"), 1, stderr)
+        self.assertNotIn("plugin's folder", stderr)
+
+    def test_input_files(self):
+        for command in (["run", "--prompt-file"], ["perplexity", "--file"], ["tokenize", "--file"], ["bench", "--prompt-file"]):
+            self.assertIn(command[1].encode(), self.refused(2, *command, "/no/such.txt").stderr)
+
+    def test_errors_are_objects_too(self):
+        for args in (["nosuch"], ["help", "nosuch"], ["help", "run", "extra"], ["run", "--nosuch"]):
+            self.assertEqual(data(self.refused(2, *args, "--json"))["error"]["code"], "invalid_argument", args)
+            self.assertTrue(data(self.refused(2, *args, env={"PATH": os.environ["PATH"], "TURBO_JSON": "1"})), args)
+
+    def test_help_takes_one_word(self):
+        for args in (["help", "run", "extra"], ["help", "flags", "extra"], ["--help", "nosuch"], ["--version", "extra"]):
+            self.assertIn(args[-1].encode(), self.refused(2, *args).stderr)
+
+    def test_detokenize_nothing(self):
+        for stdin in ("", " \n"):
+            self.assertIn(b"no token ids", self.refused(2, "detokenize", stdin=stdin).stderr)
+        self.refused(2, "detokenize", "")
+        self.assertEqual(turbo("detokenize", stdin="[]").stdout, b"\n")  # an empty list is what tokenize makes of no text
+
+    def test_a_pool_beyond_memory(self):
+        tokens = self.refused(1, "run", "--prompt", "a", "--set", "kv.pool_tokens=4000000000").stderr
+        self.assertRegex(tokens, rb"error: kv.pool_tokens: 4000000000 tokens need [0-9.]+ \w+ of KV cache but [0-9.]+ \w+ is all")
+        size = self.refused(1, "run", "--prompt", "a", "--set", "kv.pool_bytes=1000TiB").stderr
+        self.assertRegex(size, rb"error: kv.pool_bytes: expected at most [0-9.]+ \w+, all the memory there is, but found 1000.0 TiB")
+        capped = turbo("run", "--prompt", "a", "--max-tokens", "1", "--set", "kv.pool_bytes=200MiB")
+        self.assertEqual(capped.returncode, 0, capped.stderr)
+        self.assertIn(b"kv.pool_bytes", capped.stderr)
+
+    def test_addresses(self):
+        for host in ("not a host", "http://localhost", "a" * 300):
+            self.assertIn(b"server.host: expected", self.refused(2, "serve", "--host", host).stderr)
+        foreign = self.refused(1, "serve", "--host", "192.0.2.1").stderr  # a network for examples, no machine's own
+        self.assertIn(b"address", foreign.split(b"hint: ")[1])
+        self.assertNotIn(b"stop the program", foreign)
+        self.assertIn(b"hint: ", self.refused(1, "serve", "--host", "no-such-host.invalid").stderr)
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = str(taken.getsockname()[1])
+            self.assertIn(b"another server.port", self.refused(1, "serve", "--port", port).stderr)
+
+    def test_a_required_key_is_not_lost(self):
+        for key in (["--api-key", "secret"], []):
+            env = {"PATH": os.environ["PATH"]} | ({} if key else {"TURBO_API_KEY": "secret"})
+            refusal = self.refused(2, "serve", *key, "--set", "server.api_keys=[]", env=env)
+            self.assertIn(b"server.api_keys", refusal.stderr)
+            self.assertIn(key[0].encode() if key else b"TURBO_API_KEY", refusal.stderr)
+
+    def test_templates_are_part_of_the_model(self):
+        with tempfile.TemporaryDirectory() as folder:
+            model = os.path.join(folder, "m.gguf")
+            for template, code in ((b"{% for i in range(1000000000000) %}x{% endfor %}", 3), (b"{{ ", 3)):
+                with_template(MINI, model, template)
+                self.refused(code, "run", "--model", model, "--chat", "--prompt", "a")
 
 
 class Surroundings(unittest.TestCase):
@@ -175,6 +264,8 @@ class Tools(unittest.TestCase):
                 self.assertEqual(subprocess.run([TURBO, *args], stdout=full, stderr=full, timeout=120).returncode, 1, args)
             self.assertEqual(subprocess.run([TURBO, "run", "--prompt", "a", "--max-tokens", "2"], stdout=subprocess.DEVNULL, stderr=full,
                                             timeout=120).returncode, 0)
+            for args in (["--help"], ["--version"], ["run", "--help"], ["help", "run"], ["help", "flags"], ["nosuch", "--json"]):
+                self.assertNotIn(subprocess.run([TURBO, *args], stdout=full, stderr=subprocess.DEVNULL, timeout=120).returncode, (0, -6), args)
 
     def test_help_fits(self):
         for args in (["--help"], ["run", "--help"], ["help", "flags"], ["--version"]):

@@ -150,6 +150,19 @@ TEST_F(Resolve, NoTierIsAnErrorWithAllReasons) {
   EXPECT_TRUE(contains(report.text(), "tier: none"));
 }
 
+TEST_F(Resolve, OneReasonOfManySlotsIsSaidOnce) {
+  installation.add_cpu();
+  request.tiers = {"cpu"};
+  const ScopedEnv no_sampler("FIXTURE:test.cpu:sampler:score", "0"), no_pack("FIXTURE:test.cpu:arch_pack:score", "0");
+  const Status status = resolve();
+  const std::string why = "probe says unusable here";
+  ASSERT_TRUE(contains(status.message(), why));
+  EXPECT_EQ(status.message().find(why), status.message().rfind(why)) << status.message();
+  EXPECT_TRUE(contains(status.message(), "(arch_pack, sampler)")) << status.message();
+  // What is installed already needs no installing.
+  EXPECT_FALSE(contains(status.hint(), "plugins.paths")) << status.hint();
+}
+
 TEST_F(Resolve, RequireTurnsALossIntoAnError) {
   installation.add_all_tiers();
   request.require = "hip";

@@ -267,6 +267,24 @@ TEST(ConfigGguf, QuantizedNormIsRefused) {
   expect_failure(config_of(quantized).status(), unsupported, {"output_norm.weight", "f32, f16 or bf16", "q1_0"});
 }
 
+TEST(ConfigGguf, AMisnamedTensorIsNamedBesideTheMissingOne) {  // M3
+  const auto renamed = [](const std::string& from, const std::string& to) {
+    const std::string bytes = TinyModel().writer().build();
+    auto file = ModelFile::open_memory("t.gguf", as_bytes(bytes));
+    GgufWriter w = TinyModel().keys();
+    for (const Tensor& t : (*file)->tensors()) w.tensor(t.name == from ? to : t.name, t.dims, t.type);
+    return config_of(w).status();
+  };
+  expect_failure(renamed("token_embd.weight", "token_embed.weight"), not_found,
+                 {"tensor 'token_embd.weight' is missing", "the nearest name in the file is 'token_embed.weight'"});
+  expect_failure(renamed("blk.1.attn_q.weight", "blk.1.attnq.weight"), not_found,
+                 {"tensor 'blk.1.attn_q.weight' is missing", "expected shape", "the nearest name in the file is 'blk.1.attnq.weight'"});
+  // Its neighbours have their own place, so nothing is near.
+  const Status lost = renamed("blk.1.attn_q.weight", "something.else.entirely");
+  expect_failure(lost, not_found, {"tensor 'blk.1.attn_q.weight' is missing"});
+  EXPECT_EQ(lost.message().find("nearest"), std::string::npos) << lost.message();
+}
+
 TEST(ConfigGguf, TensorsOfAnotherKindAreNotIgnored) {
   for (const char* name : {"blk.0.attn_q.bias", "blk.0.attn_sinks.weight", "blk.2.attn_norm.weight",
                            "blk.0.attn_qkv.weight", "rope_freqs.weight"}) {

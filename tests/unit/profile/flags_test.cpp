@@ -280,6 +280,17 @@ TEST(Flags, General) {
   EXPECT_EQ(p->model.name, "n");
 }
 
+TEST(Flags, KeysAreNotLostToAnEmptyList) {
+  const auto both = parse_flags({{"--api-key", "secret"}, {"--set", "server.api_keys=[]"}});
+  EXPECT_SAYS(both, "--set server.api_keys: server.api_keys: an empty list contradicts --api-key");
+  EXPECT_EQ(parse_flags({{"--set", "server.api_keys=[]"}, {"--api-key", "secret"}})->server.api_keys.size(), 1u);
+  const auto file = parse_flags({{"--set", "server.api_keys="}}, "server: { api_keys: [k] }\n");
+  ASSERT_TRUE(file.is_ok()) << what(file);
+  EXPECT_TRUE(file->server.api_keys.empty());
+  EXPECT_TRUE(adjusted(*file, "removes the keys of /nowhere/p.yaml:1:11: clients need none"));
+  EXPECT_TRUE(parse_flags({{"--set", "server.api_keys=[]"}})->adjustments.empty());
+}
+
 TEST(EnvironmentVariables, TwinOfEveryFlag) {
   EXPECT_EQ(environment_name("--kv-codec"), "TURBO_KV_CODEC");
   EXPECT_EQ(environment_name("--no-paltrow-pin-memory"), "TURBO_NO_PALTROW_PIN_MEMORY");

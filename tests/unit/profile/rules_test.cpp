@@ -178,6 +178,11 @@ TEST(ServerRules, KeysOriginsAndExposure) {
   EXPECT_TRUE(adjusted(*parse("server: { host: 0.0.0.0 }\n"), "can be reached from other machines"));
   EXPECT_TRUE(parse("server: { host: 0.0.0.0, api_keys: [k] }\n")->adjustments.empty());
   EXPECT_TRUE(parse("server: { host: localhost }\n")->adjustments.empty());
+  for (const char* host : {"'not a host'", "'http://localhost'", "a/b", "'127.0.0.1,::1'"})
+    EXPECT_SAYS(parse(std::string("server: { host: ") + host + " }\n"), "p.yaml:1:11: server.host: expected an address or the name");
+  EXPECT_SAYS(parse("server: { host: " + std::string(254, 'a') + " }\n"), "server.host: expected");
+  for (const char* host : {"'::1'", "'[::1]'", "'fe80::1%eth0'", "my-host.example", "0.0.0.0"})
+    EXPECT_TRUE(parse(std::string("server: { host: ") + host + " }\n").is_ok()) << host;
   EXPECT_SAYS(parse("server: { api_keys: ['a b'] }\n"), "server.api_keys: expected keys of 1 to 512 visible ASCII");
   EXPECT_SAYS(parse("server: { api_keys: [''] }\n"), "server.api_keys: expected text");
   EXPECT_SAYS(parse("server: { expose_slot_prompts: true }\n"), "needs server.expose_slots");

@@ -64,6 +64,16 @@ TEST(Search, NotFoundListsPlacesAndNames) {
   EXPECT_SAYS(tree.load(std::string("a\0b", 3)), "not a usable file name");
 }
 
+TEST(Search, APathIsLookedForWhereItPoints) {
+  Tree tree;
+  tree.root.write("configs/rx6700xt.yaml", "schema: 1\n");
+  const auto absolute = tree.load("/no/such/rx6700xt.yaml");
+  EXPECT_EQ(absolute.status().code(), Code::not_found);
+  EXPECT_EQ(absolute.status().message(), "profile '/no/such/rx6700xt.yaml': no such file");
+  EXPECT_SAYS(absolute, "--profile rx6700xt");
+  EXPECT_SAYS(tree.load("sub/x.yaml"), "profile 'sub/x.yaml': no such file; paths start at " + tree.search.working_folder.string());
+}
+
 TEST(Search, NoNameMeansDefaultThenBuiltIn) {
   Tree tree;
   tree.root.write("work/default.yaml", "model: { name: stray }\n");  // only config folders count

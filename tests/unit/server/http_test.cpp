@@ -397,6 +397,17 @@ TEST_F(Http, PortInUse) {
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.status().code(), Code::invalid_argument);
   EXPECT_NE(refused.status().message().find("cannot listen on 127.0.0.1"), std::string::npos);
+  EXPECT_NE(refused.status().hint().find("another server.port"), std::string::npos);
+}
+
+TEST_F(Http, AddressOfAnotherMachine) {
+  for (const char* host : {"192.0.2.1", "no-such-host.invalid"}) {  // a network for examples; a name that never resolves
+    profile::Profile second = profile;
+    second.server.host = host;
+    const auto refused = Server::start(second);
+    ASSERT_FALSE(refused);
+    EXPECT_NE(refused.status().hint().find("address of this machine"), std::string::npos) << refused.status().hint();
+  }
 }
 
 }  // namespace
