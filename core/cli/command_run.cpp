@@ -110,14 +110,15 @@ class SignalPolicy {
   SignalPolicy(const Arguments& arguments, Interruption& interruption) : arguments_(arguments), interruption_(interruption) {}
 
   void operator()(int signal) const {
-    const bool whole = signal != SIGINT || !is_interactive(arguments_);
+    const bool chat = is_interactive(arguments_), whole = signal != SIGINT || !chat;
     if (whole) interruption_.leaving = true;
     const bool again = interruption_.asked.exchange(true);
     const std::optional<Generation::Stage> stage = interruption_.current.cancel();
-    const bool begun = stage && *stage != Generation::Stage::preparing;
-    if (!again && (begun || (stage && !whole))) return;
+    // A turn of a chat may be long in preparation; one prompt is all prepared when its generation appears.
+    const bool waits = stage && (*stage != Generation::Stage::preparing || !chat || !whole);
+    if (waits && !again) return;
     terminal_.restore();
-    if (arguments_.style.json && !begun) print_error(interrupted(), arguments_.style);
+    if (arguments_.style.json && !stage) print_error(interrupted(), arguments_.style);
     _exit(kInterrupted);
   }
   static Status interrupted() { return Status(Code::cancelled, "interrupted before there was an answer"); }

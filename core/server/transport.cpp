@@ -553,7 +553,7 @@ void Connection::on_deadline() {
 constexpr const char* kAddressHint =
     "server.host must be an address of this machine: 127.0.0.1, one that `ip address` shows, or 0.0.0.0 for all of them";
 
-std::string listen_hint(const error_code& ec, uint16_t port) {
+static std::string listen_hint(const error_code& ec, uint16_t port) {
   if (ec == asio::error::address_in_use) return "choose another server.port, or stop the program that uses it";
   if (ec == asio::error::access_denied && port != 0 && port < 1024)
     return "ports below 1024 need a privilege; choose a server.port from 1024 up";

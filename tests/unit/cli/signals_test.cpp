@@ -22,9 +22,9 @@ TEST(SignalsTest, TellWhichSignalCame) {
     changed.notify_all();
   });
   for (const int signal : {SIGINT, SIGTERM}) {
+    std::unique_lock lock(mutex);
     const size_t before = seen.size();
     kill(getpid(), signal);
-    std::unique_lock lock(mutex);
     ASSERT_TRUE(changed.wait_for(lock, std::chrono::seconds(20), [&] { return seen.size() > before; }));
   }
   EXPECT_EQ(seen, (std::vector<std::pair<int, int>>{{SIGINT, 1}, {SIGTERM, 2}}));
