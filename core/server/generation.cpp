@@ -9,6 +9,8 @@ namespace {
 
 constexpr uint64_t kHeadDelayMs = 1000;  // a stream's head is sent by then even if the request still waits
 
+constexpr const char* kPing = ": ping\n\n";  // a comment of an event stream
+
 double ms(uint64_t ns) { return static_cast<double>(ns) / 1e6; }
 double per_second(uint64_t n, uint64_t ns) { return ns ? static_cast<double>(n) * 1e9 / static_cast<double>(ns) : 0.0; }
 
@@ -212,6 +214,7 @@ void Generation::open_stream() {
   HttpResponse head;
   head.content_type = "text/event-stream; charset=utf-8";
   head.headers = {{"cache-control", "no-cache"}, {"x-accel-buffering", "no"}};
+  head.body = kPing;
   exchange_->start_stream(std::move(head));
   for (uint32_t i = 0; i < choices_.size(); ++i)
     if (const std::string data = plan_.format->first(plan_.answer, i); !data.empty()) event(data);
@@ -222,7 +225,7 @@ void Generation::open_stream() {
 void Generation::arm_ping() {
   if (context_.ping_ms == 0) return;
   exchange_->set_timer(context_.ping_ms, [self = shared_from_this()] {
-    self->exchange_->write(": ping\n\n");
+    self->exchange_->write(kPing);
     if (!self->over_) self->arm_ping();
   });
 }

@@ -49,14 +49,15 @@ class Exchange {
   virtual void add_header(std::string name, std::string value) = 0;
   /// The whole answer. Exactly one of respond() and start_stream() is called, once.
   virtual void respond(HttpResponse response) = 0;
-  /// Head of an answer of unknown length; `response.body` is not used.
+  /// Head of an answer of unknown length. `response.body` is a filler: a part that means nothing to the client, which
+  /// may be written between others to find out whether the client is still there; empty when there is none.
   virtual void start_stream(HttpResponse response) = 0;
   /// Queue a part. Ignored once the client is gone; a client that leaves too much unread is gone.
   virtual void write(std::string_view part) = 0;
   virtual void end_stream() = 0;
   /// One timer; setting it again replaces it, and the end of the exchange stops it.
   virtual void set_timer(uint64_t ms, std::function<void()> action) = 0;
-  /// Called once if the client leaves before the answer is complete.
+  /// Called once if the client leaves before the answer is complete. Setting it again replaces it.
   virtual void on_gone(std::function<void()> action) = 0;
   /// Called with the status when an answer begins.
   virtual void on_answer(std::function<void(int status)> action) = 0;

@@ -1,5 +1,14 @@
 // Sockets and HTTP/1.1 framing: accepts, reads bounded requests, writes answers. A few I/O threads; each connection's
-// work is serialised, so a handler that computes delays only its own connection and takes one thread meanwhile.
+// work is serialised on its strand. Handlers must return soon: one that computes holds an I/O thread.
+//
+// When is a client gone? A reset or a failed write says so. The end of its input alone does not: a client may shut down
+// its sending side and wait for the answer, and it gets it. Since a client that closed altogether looks the same until
+// something is written, the transport then sends it a little that changes nothing: the next byte of "HTTP/1.1 ", with
+// which every answer begins, or a stream's filler, at once and then at growing intervals. The system of a client that
+// is gone answers with a reset, so leaving cancels within a round trip. docs/decisions has the reasons.
+//
+// Files: transport.cpp accepts, connection*.cpp read and write one client's socket, socket_exchange.cpp frames answers.
+// No other file sees Asio or Beast.
 #pragma once
 
 #include <cstdint>
@@ -43,7 +52,7 @@ class Transport {
   /// Closes the listening socket and every connection.
   void close();
 
-  struct Impl;  // of transport.cpp only
+  struct Impl;  // transport_impl.h
 
  private:
   explicit Transport(std::shared_ptr<Impl> impl);

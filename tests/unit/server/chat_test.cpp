@@ -295,6 +295,69 @@ TEST_F(Chat, ConstraintsAreRefusedNotIgnored) {
   EXPECT_EQ(post("/v1/chat/completions", body).error_param(), "regex");
 }
 
+TEST_F(Chat, WrongTypesOfWhatIsNotOfferedAre400) {
+  const auto answer = [&](const char* path, const char* name, const char* value) {
+    Json body = std::string_view(path).ends_with("chat/completions") ? chat() : Json{{"prompt", "a"}};
+    body[name] = Json::parse(value);
+    const Reply reply = post(path, body);
+    return std::to_string(reply.status) + " " + reply.error_code() + " " + reply.error_param();
+  };
+  for (const char* path : {"/v1/chat/completions", "/v1/completions"}) {
+    for (const char* name : {"regex", "ebnf", "grammar"})
+      for (const char* value : {"true", "false", "5", "{}", "[]"})
+        EXPECT_EQ(answer(path, name, value), std::string("400 invalid_type ") + name) << value;
+    EXPECT_EQ(answer(path, "json_schema", "5"), "400 invalid_type json_schema");
+    EXPECT_EQ(answer(path, "response_format", "true"), "400 invalid_type response_format");
+    EXPECT_EQ(answer(path, "response_format", "{}"), "400 missing_field response_format.type");
+    EXPECT_EQ(answer(path, "response_format", R"({"type":5})"), "400 invalid_type response_format.type");
+    EXPECT_EQ(answer(path, "response_format", R"({"type":"xml"})"), "400 unsupported_value response_format.type");
+    EXPECT_EQ(answer(path, "response_format", R"({"type":"json_schema"})"), "400 missing_field response_format.json_schema");
+    EXPECT_EQ(answer(path, "response_format", R"({"type":"json_schema","json_schema":[]})"), "400 invalid_type response_format.json_schema");
+    EXPECT_EQ(answer(path, "response_format", R"({"type":"json_schema","json_schema":{"name":"a","schema":5}})"), "400 invalid_type response_format.json_schema.schema");
+    EXPECT_EQ(answer(path, "response_format", R"({"type":"json_schema","json_schema":{"name":"a","schema":{}}})"), "501 not_supported response_format");
+    EXPECT_EQ(answer(path, "stream_options", R"({"include_usage":5})"), "400 invalid_type stream_options.include_usage");
+  }
+  for (const char* name : {"audio", "functions", "web_search_options", "function_call"})
+    EXPECT_EQ(answer("/v1/chat/completions", name, "5"), std::string("400 invalid_type ") + name);
+  EXPECT_EQ(answer("/v1/chat/completions", "modalities", "[5]"), "400 invalid_type modalities[0]");
+  EXPECT_EQ(answer("/v1/chat/completions", "tool_choice", R"({"type":5})"), "400 invalid_type tool_choice.type");
+  EXPECT_EQ(answer("/v1/completions", "suffix", "5"), "400 invalid_type suffix");
+}
+
+TEST_F(Chat, OneConstraintAtMost) {
+  Json body = chat();
+  body["regex"] = "a";
+  body["grammar"] = "root ::= \"a\"";
+  const Reply reply = post("/v1/chat/completions", body);
+  EXPECT_EQ(reply.status, 400);
+  EXPECT_EQ(reply.error_param(), "grammar");
+  body.erase("grammar");
+  body["response_format"] = {{"type", "json_object"}};
+  EXPECT_EQ(post("/v1/chat/completions", body).status, 400);
+}
+
+TEST_F(Chat, TemplateArguments) {
+  const auto answer = [&](const char* arguments) {
+    Json body = chat();
+    body["chat_template_kwargs"] = Json::parse(arguments);
+    const Reply reply = post("/v1/chat/completions", body);
+    return reply.status == 200 ? "200" : reply.error_code() + " " + reply.error_param();
+  };
+  EXPECT_EQ(answer(R"({"open_think":true,"unknown":1.5,"other":"x","none":null})"), "200");
+  EXPECT_EQ(answer(R"({"open_think":null})"), "200");
+  EXPECT_EQ(answer(R"({"open_think":[]})"), "invalid_type chat_template_kwargs.open_think");
+  EXPECT_EQ(answer(R"({"open_think":{}})"), "invalid_type chat_template_kwargs.open_think");
+  for (const char* name : {"messages", "tools", "add_generation_prompt", "bos_token", "tokenize", "chat_template", "raise_exception"})
+    EXPECT_EQ(answer((std::string("{\"") + name + "\":true}").c_str()), std::string("unsupported_value chat_template_kwargs.") + name);
+  EXPECT_EQ(answer("[]"), "invalid_type chat_template_kwargs");
+}
+
+TEST_F(Chat, AContinuedMessageBeyondTheWindowIsNotTokenized) {
+  Json body = chat();
+  body["messages"].push_back({{"role", "assistant"}, {"content", std::string(100000, 'x')}});
+  EXPECT_EQ(post("/v1/chat/completions", body).error_code(), "context_length_exceeded");
+}
+
 TEST_F(Chat, FailuresBeforeAndAfterTheHead) {
   backend->script = [](const engine::Request&) { return Script{bytes_of("ab"), true}; };
   const Reply whole = post("/v1/chat/completions", chat());

@@ -120,7 +120,7 @@ void FakeBackend::finish(Live& live, engine::FinishReason reason) {
   finish.reason = reason;
   finish.usage = {static_cast<uint32_t>(live.request.prompt.size()), live.n_out, 0};
   finish.timings = {1000, 2000, 3000};
-  if (reason == engine::FinishReason::failed) finish.status = Status(Code::internal, "scripted failure");
+  if (reason == engine::FinishReason::failed) finish.status = Status(live.script.code, "scripted failure");
   live.listener->on_finish(finish);
 }
 

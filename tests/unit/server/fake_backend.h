@@ -23,6 +23,7 @@ struct Script {
   std::vector<int32_t> tokens;   // one per step; the end token follows by itself
   bool fails = false;            // after the tokens
   bool endless = false;          // repeats them
+  Code code = Code::internal;    // of the failure
 };
 std::vector<int32_t> bytes_of(std::string_view text);
 
@@ -36,6 +37,7 @@ class FakeBackend : public Backend {
   std::atomic<uint32_t> step_us{0};
   std::atomic<uint32_t> queue_limit{256};
   std::atomic<bool> hold{false};  // nothing is admitted
+  std::function<void()> on_tokenizer;  // before it is given
 
   // What tests look at.
   std::vector<engine::Request> requests() const;
@@ -47,7 +49,10 @@ class FakeBackend : public Backend {
   Result<uint64_t> submit(engine::Request request, std::shared_ptr<engine::Listener> listener) override;
   void cancel(uint64_t id) override;
   bool drain(uint64_t timeout_ms) override;
-  Result<const text::Tokenizer*> tokenizer() const override { return tokenizer_.get(); }
+  Result<const text::Tokenizer*> tokenizer() const override {
+    if (on_tokenizer) on_tokenizer();
+    return tokenizer_.get();
+  }
   Result<const text::ChatTemplate*> chat_template() const override { return &*template_; }
   engine::Sampling default_sampling() const override { return {}; }
   std::string model_name() const override { return "org/fake"; }

@@ -269,6 +269,56 @@ TEST_F(Http, LeavingCancels) {
   }
 }
 
+TEST_F(Http, HalfClosedHearsItsAnswer) {
+  backend->step_us = 20000;
+  for (const std::string version : {"HTTP/1.1", "HTTP/1.0"})
+    for (const bool stream : {false, true}) {
+      Json body = chat();
+      body["stream"] = stream;
+      Client client = connect();
+      std::string text = request_text("POST", "/v1/chat/completions", body.dump());
+      text.replace(text.find("HTTP/1.1"), 8, version);
+      client.send(text);
+      client.half_close();
+      const Reply reply = client.read();
+      EXPECT_EQ(reply.status, 200) << version << " " << stream;
+      EXPECT_TRUE(reply.complete);
+      EXPECT_NE(reply.body.find(stream ? "[DONE]" : "Hello!"), std::string::npos) << reply.body;
+      EXPECT_TRUE(client.closed());
+    }
+  EXPECT_EQ(backend->n_cancelled, 0u);
+}
+
+TEST_F(Http, HalfClosedHearsItsPipelinedAnswersAndErrors) {
+  backend->step_us = 10000;
+  Client client = connect();
+  const std::string post = request_text("POST", "/v1/chat/completions", chat().dump());
+  client.send(post + request_text("POST", "/v1/chat/completions", "{") + post + "GET /he");
+  client.half_close();
+  EXPECT_EQ(client.read().status, 200);
+  EXPECT_EQ(client.read().status, 400);
+  EXPECT_EQ(client.read().status, 200);
+  EXPECT_TRUE(client.closed()) << "a request that was never whole";
+}
+
+TEST_F(Http, LeavingAfterAHalfCloseCancels) {
+  Json body = endless_stream();
+  backend->hold = true;
+  for (const bool stream : {false, true}) {
+    body["stream"] = stream;
+    const uint32_t before = backend->n_finished;
+    Client client = connect();
+    client.send(request_text("POST", "/v1/chat/completions", body.dump()));
+    EXPECT_TRUE(backend->wait_submitted(before + 1));
+    client.half_close();
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    EXPECT_EQ(backend->n_finished, before);
+    client.close();
+    EXPECT_TRUE(backend->wait_finished(before + 1));
+  }
+  EXPECT_EQ(backend->n_cancelled, 2u);
+}
+
 TEST_F(Http, LeavingWhileQueuedCancels) {
   backend->hold = true;
   Client client = connect();
