@@ -17,6 +17,17 @@ namespace {
 // the process at once.
 class StopRequest {
  public:
+  // The engine cannot go on.
+  void fail(const Status& status) {
+    std::lock_guard lock(mutex_);
+    failure_ = status;
+    raised_ = true;
+    changed_.notify_all();
+  }
+  Status failure() {
+    std::lock_guard lock(mutex_);
+    return failure_;
+  }
   void raise(int count) {
     std::lock_guard lock(mutex_);
     if (count > 1 || !serving_) _exit(kInterrupted);
@@ -37,6 +48,7 @@ class StopRequest {
   std::condition_variable changed_;
   bool serving_ = false;
   bool raised_ = false;
+  Status failure_;
 };
 
 }  // namespace
@@ -54,6 +66,7 @@ int run_serve(const Arguments& arguments) {
   std::shared_ptr<engine::Runtime> runtime = load_runtime(*profile, arguments, exit_code);
   if (!runtime) return exit_code;
   stop.serving();
+  runtime->engine().on_failure([&](const Status& status) { stop.fail(status); });
   (*server)->attach(runtime);
   if (!arguments.style.quiet) {
     print_note("\n{}", runtime->resolved().text);
@@ -64,6 +77,8 @@ int run_serve(const Arguments& arguments) {
   stop.wait();
   spdlog::info("draining");
   (*server)->drain(profile->server.drain_timeout_ms);
+  if (const Status failure = stop.failure(); !failure.is_ok())
+    return fail(failure.with_hint("start turbo again once the device works; a supervisor can do so"), arguments);
   return kOk;
 }
 

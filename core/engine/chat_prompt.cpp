@@ -58,7 +58,7 @@ class Protector {
 }  // namespace
 
 Result<ChatPrompt> make_chat_prompt(const text::ChatTemplate& chat_template, const text::Tokenizer& tokenizer,
-                                    text::ChatInput input, size_t max_tokens) {
+                                    text::ChatInput input, size_t max_tokens, const std::atomic<bool>* stop) {
   Protector protector(tokenizer);
   const std::string conversation = input.messages.dump(-1, ' ', false, Json::error_handler_t::replace) +
                                    input.tools.dump(-1, ' ', false, Json::error_handler_t::replace) +
@@ -79,7 +79,7 @@ Result<ChatPrompt> make_chat_prompt(const text::ChatTemplate& chat_template, con
     return prompt;
   }
   // The template writes its own begin token; adding another would double it.
-  const text::EncodeOptions options{.parse_special = true, .add_special = false};
+  const text::EncodeOptions options{.parse_special = true, .add_special = false, .stop = stop};
   size_t begin = 0;
   while (begin <= rendered.size()) {
     const size_t end = std::min(rendered.find(protector.marker(), begin), rendered.size());

@@ -2,6 +2,7 @@
 // special tokens are special. Pure, any thread.
 #pragma once
 
+#include <atomic>
 #include <vector>
 
 #include "base/status.h"
@@ -17,8 +18,10 @@ struct ChatPrompt {
   std::vector<int32_t> ids;
   size_t too_long_by_bound = 0;  // a lower bound of its tokens, when that is already too many
 };
+/// `stop` is that of text::EncodeOptions.
 /// A text that must have more than `max_tokens` tokens is not tokenized: ids stay empty and too_long_by_bound is set.
 Result<ChatPrompt> make_chat_prompt(const text::ChatTemplate& chat_template, const text::Tokenizer& tokenizer,
-                                    text::ChatInput input, size_t max_tokens = SIZE_MAX);
+                                    text::ChatInput input, size_t max_tokens = SIZE_MAX,
+                                    const std::atomic<bool>* stop = nullptr);
 
 }  // namespace turbo::engine

@@ -55,6 +55,7 @@ struct Engine::Impl {
   void observe(Live& live, const sched::RowGroup& group, uint32_t first_row, const spec::Acceptance* acceptance);
   void finish(Live& live, FinishReason reason, Status status = {}, int32_t stop_token = -1);
   void remove_finished();
+  void fail_all();
   void publish();
 
   EngineParts parts;
@@ -76,6 +77,10 @@ struct Engine::Impl {
   std::atomic<uint64_t> next_id{1};
   std::atomic<uint32_t> n_running{0}, n_blocks_used{0}, n_alive{0};
   std::atomic<uint64_t> n_steps{0};
+  std::mutex failure_mutex;
+  Status failure;                                    // guarded by failure_mutex; written on the engine thread
+  std::function<void(const Status&)> failure_action;  // guarded by failure_mutex
+  bool lost = false;  // a request failed for good; engine thread
   std::mutex idle_mutex;
   std::condition_variable idle;
   std::thread thread;
@@ -156,6 +161,22 @@ Snapshot Engine::snapshot() const {
   return s;
 }
 
+Status Engine::failure() const {
+  std::lock_guard lock(impl_->failure_mutex);
+  return impl_->failure;
+}
+
+void Engine::on_failure(std::function<void(const Status&)> action) {
+  {
+    std::lock_guard lock(impl_->failure_mutex);
+    if (impl_->failure.is_ok()) {
+      impl_->failure_action = std::move(action);
+      return;
+    }
+  }
+  action(failure());
+}
+
 bool Engine::drain(uint64_t timeout_ms) {
   impl_->mailbox.close();
   const auto quiet = [&] { return impl_->n_alive.load() == 0 && impl_->mailbox.n_waiting() == 0; };
@@ -177,11 +198,12 @@ void Engine::Impl::loop() {
     accept(mail);
     if (mail.stop) break;
     expire_deadlines();
-    admit();
-    if (!running.empty()) {
+    if (!lost) admit();
+    if (!lost && !running.empty()) {
       propose();
       step();
     }
+    if (lost) fail_all();
     remove_finished();
     publish();
   }
@@ -402,12 +424,30 @@ void Engine::Impl::finish(Live& request, FinishReason reason, Status status, int
   finish.timings.prompt_ns = request.admitted_ns ? prompt_end - request.admitted_ns : 0;
   finish.timings.generate_ns = request.first_token_ns ? request.last_token_ns - request.first_token_ns : 0;
   finish.speculation = std::move(request.speculation);
+  if (finish.status.code() == Code::device_lost && !std::exchange(lost, true)) {
+    // Known before any listener hears of it.
+    spdlog::error("the compute device was lost: {}", finish.status.message());
+    mailbox.close(finish.status);
+    std::lock_guard lock(failure_mutex);
+    failure = finish.status;
+  }
   if (reason == FinishReason::cancelled) metrics.cancelled.Increment();
   metrics.request_seconds.Observe(seconds(now - request.submitted_ns));
   const std::shared_ptr<Listener> listener = std::move(request.listener);
   request.listener = nullptr;
   finished.push_back(request.sequence.id);
   listener->on_finish(finish);
+}
+
+// Nothing can be computed any more: also what still waited, or came in meanwhile.
+void Engine::Impl::fail_all() {
+  std::function<void(const Status&)> action;
+  {
+    std::lock_guard lock(failure_mutex);
+    action = std::exchange(failure_action, nullptr);
+  }
+  for (auto& [id, request] : live) finish(*request, FinishReason::failed, failure);
+  if (action) action(failure);
 }
 
 void Engine::Impl::remove_finished() {

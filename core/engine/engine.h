@@ -4,6 +4,7 @@
 // CONTRACT.md beside this file lists the invariants and the tests that hold them.
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "base/status.h"
@@ -51,6 +52,13 @@ class Engine {
   /// [any thread] Refuse new requests, wait up to `timeout_ms` for the others, then cancel them. True when all finished
   /// by themselves.
   bool drain(uint64_t timeout_ms);
+
+  /// [any thread] Ok, or why the engine has stopped for good: the device was lost. What ran has failed with it then, and
+  /// submit() refuses with it.
+  Status failure() const;
+  /// [any thread] Called once when that happens, after the listeners, on the engine thread (at once on this one if it has
+  /// happened). Must return quickly and call nothing of the engine but failure().
+  void on_failure(std::function<void(const Status&)> action);
 
   const EngineLimits& limits() const;
   Metrics& metrics();

@@ -8,6 +8,7 @@
 #include "base/checked.h"
 #include "base/machine.h"
 #include "engine/host_model.h"
+#include "engine/plugin_metrics.h"
 #include "engine/resolve.h"
 #include "engine/tokenizer_source.h"
 
@@ -15,17 +16,6 @@ namespace turbo::engine {
 namespace {
 
 constexpr uint32_t kDefaultContextCap = 32768;  // positions, when the profile names no context
-
-// What plugins count goes to the log at trace level; /metrics shows the engine's own numbers only.
-class PluginMetrics : public loader::MetricsSink {
- public:
-  void counter_add(const std::string& component, const std::string& name, double value) override {
-    spdlog::trace("{}: {} += {}", component, name, value);
-  }
-  void gauge_set(const std::string& component, const std::string& name, double value) override {
-    spdlog::trace("{}: {} = {}", component, name, value);
-  }
-};
 
 Result<uint32_t> choose_context(const profile::Profile& profile, const model::ModelConfig& config) {
   const uint32_t wanted = profile.model.context;
@@ -318,6 +308,12 @@ Sampling Runtime::default_sampling() const {
   if (own.top_k) sampling.top_k = static_cast<int32_t>(*own.top_k);
   if (own.seed) sampling.seed = static_cast<uint64_t>(*own.seed);
   return sampling;
+}
+
+std::vector<prometheus::MetricFamily> Runtime::metrics() const {
+  std::vector<prometheus::MetricFamily> families = impl_->engine->metrics().registry->Collect();
+  for (prometheus::MetricFamily& family : impl_->plugin_metrics.collect()) families.push_back(std::move(family));
+  return families;
 }
 
 MemoryReport Runtime::memory() const {

@@ -70,6 +70,8 @@ class Runtime {
 
   Engine& engine();
   const PlanReport& resolved() const;
+  /// The engine's numbers and those of plugins. [any thread]
+  std::vector<prometheus::MetricFamily> metrics() const;
   MemoryReport memory() const;
   uint64_t load_ms() const;
 

@@ -35,6 +35,9 @@ ApiError ApiError::not_supported(const std::string& what, const std::string& par
 ApiError ApiError::not_found(const std::string& message, const std::string& code) { return {404, code, message, {}, {}}; }
 ApiError ApiError::loading() { return {503, "loading", "the model is being loaded: try again soon", {}, {}}; }
 ApiError ApiError::draining() { return {503, "draining", "the server is shutting down", {}, {}}; }
+ApiError ApiError::unavailable(const Status& failure) {
+  return {503, code_name(failure.code()), "the engine has stopped: " + failure.message(), {}, {}};
+}
 ApiError ApiError::internal(const std::string& message) { return {500, "internal", message, {}, {}}; }
 
 ApiError ApiError::from_engine(const Status& status) {

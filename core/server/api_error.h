@@ -25,6 +25,8 @@ struct ApiError {
   static ApiError not_found(const std::string& message, const std::string& code = "not_found");
   static ApiError loading();
   static ApiError draining();
+  /// The engine has stopped for good.
+  static ApiError unavailable(const Status& failure);
   static ApiError internal(const std::string& message = "internal error");
   /// A refused submission or a failed request of the engine.
   static ApiError from_engine(const Status& status);

@@ -3,11 +3,19 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <thread>
 
 #include "server/chat.h"
 #include "server/completions.h"
 
 namespace turbo::server {
+namespace {
+
+constexpr size_t kSmallBody = 64 << 10;  // bytes; read in well under a millisecond
+
+uint32_t worker_threads() { return std::clamp(std::thread::hardware_concurrency() / 2, 2u, 4u); }
+
+}  // namespace
 
 struct App::Route {
   enum class Prefix { optional, required, none };  // of /v1
@@ -15,7 +23,7 @@ struct App::Route {
   Prefix prefix;
   const char* method;
   const char* name;  // the metrics' label
-  void (App::*handler)(Call&);
+  std::variant<void (App::*)(Call&), Outcome (App::*)(const Work&)> handler;  // at once, or on a worker
   bool open = false;       // needs no key
   bool while_loading = false;
 };
@@ -66,7 +74,8 @@ const App::Route* App::find_route(std::string_view path, std::string& tail) {
 
 App::App(const profile::Profile& profile)
     : profile_(profile),
-      requests_total_(prometheus::BuildCounter().Name("turbo_requests_total").Help("Requests answered.").Register(registry_)) {
+      requests_total_(prometheus::BuildCounter().Name("turbo_requests_total").Help("Requests answered.").Register(registry_)),
+      workers_(worker_threads(), static_cast<size_t>(std::max(1, static_cast<int>(profile.server.max_queue)))) {
   limits_.max_queue = static_cast<uint32_t>(profile.server.max_queue);
   limits_.request_timeout_ms = profile.server.request_timeout_ms;
   limits_.lenient_model = profile.server.lenient_model;
@@ -123,9 +132,10 @@ void App::dispatch(const std::shared_ptr<Exchange>& exchange) {
     return respond(exchange, ApiError{405, "method_not_allowed", fmt::format("this path takes {}", route->method), {}, {}});
   }
 
-  Call call{exchange, backend(), {}, std::move(tail)};
+  Call call{exchange, backend(), std::move(tail)};
   if (!call.backend && !route->while_loading) return respond(exchange, ApiError::loading());
   if (std::string_view(route->method) == "POST") {
+    if (const Status failure = call.backend->failure(); !failure.is_ok()) return respond(exchange, ApiError::unavailable(failure));
     if (draining_) return respond(exchange, ApiError::draining());
     if (const std::string* encoding = request.header("content-encoding"); encoding && *encoding != "identity")
       return respond(exchange, ApiError{415, "unsupported_encoding", "compressed bodies are not supported", {}, {}});
@@ -136,15 +146,47 @@ void App::dispatch(const std::shared_ptr<Exchange>& exchange) {
       if (essence != "application/json")
         return respond(exchange, ApiError{415, "unsupported_media_type", "the body must be application/json", {}, {}});
     }
-    if (route->handler != &App::not_supported) {
-      Result<Json> body = parse_json(request.body, profile_.server.json_depth_limit);
-      exchange->request().body = {};
-      if (!body) return respond(exchange, ApiError{400, "invalid_json", body.status().message(), {}, {}});
-      if (!body->is_object()) return respond(exchange, ApiError::invalid_type("", "a JSON object"));
-      call.body = std::move(*body);
-    }
   }
-  (this->*route->handler)(call);
+  if (const auto* now = std::get_if<void (App::*)(Call&)>(&route->handler)) return (this->**now)(call);
+  hand_over(call, *route);
+}
+
+void App::hand_over(const Call& call, const Route& route) {
+  const auto exchange = call.exchange;
+  const auto gone = std::make_shared<std::atomic<bool>>(false);
+  exchange->on_gone([gone] { *gone = true; });
+  const auto body = std::make_shared<std::string>(std::move(exchange->request().body));
+  const Workers::Size size = body->size() > kSmallBody ? Workers::Size::large : Workers::Size::small;
+  const bool taken = workers_.submit(size, [this, exchange, gone, body, &route, backend = call.backend] {
+    if (*gone) return;
+    const auto outcome = std::make_shared<Outcome>(compute(route, std::move(*body), *backend, *gone));
+    exchange->post([this, exchange, gone, backend, outcome] {
+      if (!*gone) deliver(exchange, backend, std::move(*outcome));
+    });
+  });
+  if (!taken) respond(exchange, ApiError{429, "queue_full", "too many requests wait to be read: try again later", {}, {}});
+}
+
+// [worker]
+App::Outcome App::compute(const Route& route, std::string text, const Backend& backend, const std::atomic<bool>& gone) try {
+  Result<Json> body = parse_json(text, profile_.server.json_depth_limit);
+  std::string().swap(text);
+  if (!body) return ApiError{400, "invalid_json", body.status().message(), {}, {}};
+  if (!body->is_object()) return ApiError::invalid_type("", "a JSON object");
+  return (this->*std::get<Outcome (App::*)(const Work&)>(route.handler))({*body, backend, gone});
+} catch (const std::exception& e) {
+  spdlog::error("{}: {}", route.path, e.what());
+  return ApiError::internal();
+}
+
+// [strand]
+void App::deliver(const std::shared_ptr<Exchange>& exchange, const std::shared_ptr<Backend>& backend, Outcome outcome) try {
+  if (const auto* error = std::get_if<ApiError>(&outcome)) return respond(exchange, *error);
+  if (auto* json = std::get_if<std::string>(&outcome)) return respond_text(exchange, std::move(*json));
+  generate(exchange, backend, std::move(std::get<GenerationPlan>(outcome)));
+} catch (const std::exception& e) {
+  spdlog::error("{}: {}", exchange->request().id, e.what());
+  exchange->respond(error_response(ApiError::internal()));
 }
 
 void App::respond(const std::shared_ptr<Exchange>& exchange, const ApiError& error) {
@@ -154,8 +196,12 @@ void App::respond(const std::shared_ptr<Exchange>& exchange, const ApiError& err
 }
 
 void App::respond(const std::shared_ptr<Exchange>& exchange, const Json& body) {
+  respond_text(exchange, to_text(body));
+}
+
+void App::respond_text(const std::shared_ptr<Exchange>& exchange, std::string json) {
   HttpResponse response;
-  response.body = to_text(body);
+  response.body = std::move(json);
   exchange->respond(std::move(response));
 }
 
@@ -187,12 +233,10 @@ void App::count(const char* route, int status) {
   requests_total_.Add({{"route", route}, {"status", std::to_string(status)}}).Increment();
 }
 
-void App::generate(Call& call, Checked<GenerationPlan> checked) {
-  if (const auto* error = std::get_if<ApiError>(&checked)) return respond(call.exchange, *error);
-  GenerationPlan& plan = std::get<GenerationPlan>(checked);
+void App::generate(const std::shared_ptr<Exchange>& exchange, const std::shared_ptr<Backend>& backend, GenerationPlan plan) {
   const std::string id = plan.answer.id;
-  const Generation::Context context{call.backend, live_, *call.backend->tokenizer(), profile_.server.sse_ping_ms};
-  auto generation = std::make_shared<Generation>(call.exchange, context, std::move(plan));
+  const Generation::Context context{backend, live_, *backend->tokenizer(), profile_.server.sse_ping_ms};
+  auto generation = std::make_shared<Generation>(exchange, context, std::move(plan));
   {
     std::lock_guard lock(mutex_);
     // Ended ones are swept when the table has doubled, which keeps it within twice of what is alive.
@@ -205,21 +249,30 @@ void App::generate(Call& call, Checked<GenerationPlan> checked) {
   generation->start();
 }
 
-void App::chat(Call& call) { generate(call, plan_chat(call.body, *call.backend, limits_)); }
-void App::completions(Call& call) { generate(call, plan_completion(call.body, *call.backend, limits_)); }
+namespace {
+
+template <typename Alternative>
+std::variant<std::string, GenerationPlan, ApiError> widened(Checked<Alternative> checked) {
+  return std::visit([](auto& given) { return std::variant<std::string, GenerationPlan, ApiError>(std::move(given)); }, checked);
+}
+
+}  // namespace
+
+App::Outcome App::chat(const Work& work) { return widened(plan_chat(work.body, work.backend, limits_)); }
+App::Outcome App::completions(const Work& work) { return widened(plan_completion(work.body, work.backend, limits_)); }
 
 void App::not_supported(Call& call) { respond(call.exchange, ApiError::not_supported("this route")); }
 
-void App::cancel(Call& call) {
+App::Outcome App::cancel(const Work& work) {
   static const std::vector<Field> table{{.name = "id", .types = kString, .required = true}};
-  if (auto error = check_fields(call.body, table)) return respond(call.exchange, *error);
+  if (auto error = check_fields(work.body, table)) return std::move(*error);
   std::shared_ptr<Generation> generation;
   {
     std::lock_guard lock(mutex_);
-    const auto found = generations_.find(call.body["id"].get<std::string>());
+    const auto found = generations_.find(work.body["id"].get<std::string>());
     if (found != generations_.end()) generation = found->second.lock();
   }
-  respond(call.exchange, Json{{"cancelled", generation && generation->cancel()}});
+  return to_text(Json{{"cancelled", generation && generation->cancel()}});
 }
 
 }  // namespace turbo::server

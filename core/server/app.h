@@ -1,5 +1,5 @@
 // The API over a transport: which route answers what, in which state of the server. Handlers run on the exchanges'
-// strands, several at once; what they share is guarded here.
+// strands, several at once; what reads a body runs on workers. What they share is guarded here.
 #pragma once
 
 #include <prometheus/counter.h>
@@ -17,6 +17,7 @@
 #include "server/generation.h"
 #include "server/generation_request.h"
 #include "server/http.h"
+#include "server/workers.h"
 
 namespace turbo::server {
 
@@ -30,6 +31,8 @@ class App {
   void begin_drain() { draining_ = true; }
   std::shared_ptr<Backend> backend() const;
   LiveRequests& live() { return *live_; }
+  /// Drops the work that waits and joins what runs; its exchanges must be over.
+  void stop_work() { workers_.stop(); }
 
   /// [strand] Answers, now or later. Never throws.
   void handle(const std::shared_ptr<Exchange>& exchange);
@@ -39,15 +42,26 @@ class App {
   struct Call {
     const std::shared_ptr<Exchange>& exchange;
     std::shared_ptr<Backend> backend;  // null while loading
-    Json body;
     std::string tail;  // of the path, for routes that end in '/'
   };
+  // What a worker computes from.
+  struct Work {
+    const Json& body;
+    const Backend& backend;
+    const std::atomic<bool>& gone;  // set when the client leaves: the outcome no longer matters
+  };
+  // What it computes: a JSON answer, a generation to begin, or a refusal.
+  using Outcome = std::variant<std::string, GenerationPlan, ApiError>;
   static const std::vector<Route>& routes();
   static const Route* find_route(std::string_view path, std::string& tail);
 
   void dispatch(const std::shared_ptr<Exchange>& exchange);
   void respond(const std::shared_ptr<Exchange>& exchange, const ApiError& error);
   void respond(const std::shared_ptr<Exchange>& exchange, const Json& body);
+  void respond_text(const std::shared_ptr<Exchange>& exchange, std::string json);
+  void hand_over(const Call& call, const Route& route);
+  Outcome compute(const Route& route, std::string body, const Backend& backend, const std::atomic<bool>& gone);
+  void deliver(const std::shared_ptr<Exchange>& exchange, const std::shared_ptr<Backend>& backend, Outcome outcome);
   void add_cors(const std::shared_ptr<Exchange>& exchange);
   void preflight(const std::shared_ptr<Exchange>& exchange, const Route* route);
   void count(const char* route, int status);
@@ -55,20 +69,20 @@ class App {
   void health(Call& call);
   void models(Call& call);
   void model(Call& call);
-  void chat(Call& call);
-  void completions(Call& call);
-  void count_chat(Call& call);
-  void tokenize(Call& call);
-  void detokenize(Call& call);
-  void apply_template(Call& call);
+  Outcome chat(const Work& work);
+  Outcome completions(const Work& work);
+  Outcome count_chat(const Work& work);
+  Outcome tokenize(const Work& work);
+  Outcome detokenize(const Work& work);
+  Outcome apply_template(const Work& work);
+  Outcome cancel(const Work& work);
   void metrics(Call& call);
-  void cancel(Call& call);
   void props(Call& call);
   void version(Call& call);
   void page(Call& call);
   void not_supported(Call& call);
   void slots(Call& call);
-  void generate(Call& call, Checked<GenerationPlan> plan);
+  void generate(const std::shared_ptr<Exchange>& exchange, const std::shared_ptr<Backend>& backend, GenerationPlan plan);
 
   const profile::Profile profile_;
   ServerLimits limits_;
@@ -81,6 +95,7 @@ class App {
   const std::shared_ptr<LiveRequests> live_ = std::make_shared<LiveRequests>();
   prometheus::Registry registry_;
   prometheus::Family<prometheus::Counter>& requests_total_;
+  Workers workers_;  // last: its jobs use the others
 };
 
 /// The built-in page: one document that needs nothing else.

@@ -29,6 +29,9 @@ class Backend {
   /// Refuse new requests, wait for the others, then cancel them; true when all finished by themselves.
   virtual bool drain(uint64_t timeout_ms) = 0;
 
+  /// Why the engine has stopped for good, or ok.
+  virtual Status failure() const = 0;
+
   virtual Result<const text::Tokenizer*> tokenizer() const = 0;
   virtual Result<const text::ChatTemplate*> chat_template() const = 0;
   virtual engine::Sampling default_sampling() const = 0;
@@ -41,6 +44,5 @@ class Backend {
   virtual Json plugins() const = 0;
   virtual std::vector<prometheus::MetricFamily> metrics() const = 0;
 };
-
 
 }  // namespace turbo::server

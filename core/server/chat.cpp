@@ -159,8 +159,11 @@ Checked<Json> read_template_arguments(const Json& body, const text::ChatTemplate
   Json extra = Json::object();
   if (const Json* given = find_field(body, "chat_template_kwargs"))
     for (const auto& [name, value] : given->items()) {
-      if (value.is_structured()) return ApiError::invalid_type("chat_template_kwargs." + name.substr(0, 64), "a string, a number, true or false");
-      extra[name] = value;
+      const std::string param = "chat_template_kwargs." + name.substr(0, 64);
+      if (value.is_structured()) return ApiError::invalid_type(param, "a string, a number, true or false");
+      if (text::is_reserved_variable(name)) return ApiError::unsupported_value(param, "this name is not the caller's to set");
+      // Only what the template reads gets through; other names are for other models and mean nothing here.
+      if (!value.is_null() && chat_template.mentions(name)) extra[name] = value;
     }
   if (const Json* effort = find_field(body, "reasoning_effort")) {
     extra["reasoning_effort"] = *effort;
@@ -174,27 +177,19 @@ bool ends_with_think(std::string_view text) {
   return end != text.npos && end + 1 >= kThink.size() && text.substr(end + 1 - kThink.size(), kThink.size()) == kThink;
 }
 
-std::optional<ApiError> check_response_format(const Json& body) {
-  const Json* format = find_field(body, "response_format");
-  if (!format) return std::nullopt;
-  static const std::vector<Field> table{{.name = "type", .types = kString, .choices = {"text", "json_object", "json_schema"}, .required = true}};
-  if (auto error = check_fields(*format, table, "response_format.")) return error;
-  if ((*format)["type"] != "text")
-    return ApiError::not_supported("response_format '" + (*format)["type"].get<std::string>() + "'", "response_format");
-  return std::nullopt;
-}
-
 std::optional<ApiError> check_modalities(const Json& body) {
   const Json* modalities = find_field(body, "modalities");
-  for (size_t i = 0; modalities && i < modalities->size(); ++i)
-    if ((*modalities)[i] != "text")
-      return ApiError::unsupported_value(fmt::format("modalities[{}]", i), "the model answers with text only");
+  for (size_t i = 0; modalities && i < modalities->size(); ++i) {
+    const std::string param = fmt::format("modalities[{}]", i);
+    if (!(*modalities)[i].is_string()) return ApiError::invalid_type(param, "a string");
+    if ((*modalities)[i] != "text") return ApiError::unsupported_value(param, "the model answers with text only");
+  }
   return std::nullopt;
 }
 
 }  // namespace
 
-Checked<ChatPromptText> render_conversation(const Json& body, const Backend& backend, size_t max_tokens) {
+Checked<ChatPromptText> render_conversation(const Json& body, const Backend& backend, size_t max_tokens, const std::atomic<bool>* stop) {
   const auto tokenizer = backend.tokenizer();
   if (!tokenizer) return ApiError::not_supported("chat: " + tokenizer.status().message());
   const auto chat_template = backend.chat_template();
@@ -223,7 +218,7 @@ Checked<ChatPromptText> render_conversation(const Json& body, const Backend& bac
     input.messages.erase(last);
   }
 
-  Result<engine::ChatPrompt> prompt = engine::make_chat_prompt(**chat_template, **tokenizer, std::move(input), max_tokens);
+  Result<engine::ChatPrompt> prompt = engine::make_chat_prompt(**chat_template, **tokenizer, std::move(input), max_tokens, stop);
   if (!prompt) {
     if (prompt.status().code() == Code::internal) return ApiError::internal("the chat template failed");
     return ApiError{400, "invalid_template", "the chat template refuses this conversation: " + prompt.status().message(), "messages", {}};
@@ -232,7 +227,9 @@ Checked<ChatPromptText> render_conversation(const Json& body, const Backend& bac
   ChatPromptText out{std::move(prompt->text), std::move(prompt->ids), !tools.names.empty(), std::move(tools.names)};
   if (continued) {
     if (ends_with_think(out.text)) return ApiError::unsupported_value("messages", "this model's template cannot continue an assistant message");
-    const std::vector<int32_t> more = (*tokenizer)->encode(*continued, {.parse_special = false, .add_special = false});
+    if (const size_t least = out.ids.size() + (*tokenizer)->least_tokens(*continued); least > max_tokens)
+      return context_exceeded(least, backend.context());
+    const std::vector<int32_t> more = (*tokenizer)->encode(*continued, {.parse_special = false, .add_special = false, .stop = stop});
     out.ids.insert(out.ids.end(), more.begin(), more.end());
     out.text += *continued;
   }
@@ -241,6 +238,7 @@ Checked<ChatPromptText> render_conversation(const Json& body, const Backend& bac
 }
 
 Checked<GenerationPlan> plan_chat(const Json& body, const Backend& backend, const ServerLimits& limits) {
+  if (auto error = check_one_constraint(body)) return *error;
   if (auto error = check_fields(body, chat_fields())) return *error;
   if (auto error = check_response_format(body)) return *error;
   if (auto error = check_modalities(body)) return *error;

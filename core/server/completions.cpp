@@ -112,11 +112,11 @@ Checked<std::vector<Prompt>> read_prompts(const Json& field, const Backend& back
 }  // namespace
 
 Checked<GenerationPlan> plan_completion(const Json& body, const Backend& backend, const ServerLimits& limits) {
+  if (auto error = check_one_constraint(body)) return *error;
   if (auto error = check_fields(body, completion_fields())) return *error;
+  if (auto error = check_response_format(body)) return *error;
   const auto tokenizer = backend.tokenizer();
   if (!tokenizer) return ApiError::not_supported("text generation: " + tokenizer.status().message());
-  if (const Json* format = find_field(body, "response_format"); format && get_string(Json{{"t", format->value("type", Json())}}, "t") != "text")
-    return ApiError::not_supported("response_format other than text", "response_format");
   TURBO_CHECKED(CommonRequest common, read_common(body, backend, limits));
   if (const auto best_of = get_integer(body, "best_of"); best_of && *best_of != common.n)
     return ApiError::unsupported_value("best_of", "only a value equal to n is supported");

@@ -77,9 +77,7 @@ bool has_type(const Json& value, unsigned types) {
          ((types & kObject) && value.is_object()) || ((types & kArray) && value.is_array());
 }
 
-bool is_nothing(const Json& value) {
-  return value.is_null() || value == false || (value.is_string() && value.get_ref<const std::string&>().empty());
-}
+bool is_nothing(const Json& value) { return value.is_string() && value.get_ref<const std::string&>().empty(); }
 
 std::string range_text(const Field& field, const char* unit) {
   const auto number = [](double x) { return x == std::floor(x) && std::abs(x) < 1e15 ? fmt::format("{:.0f}", x) : fmt::format("{}", x); };
@@ -88,10 +86,6 @@ std::string range_text(const Field& field, const char* unit) {
 }
 
 std::optional<ApiError> check_one(const Json& value, const Field& field, const std::string& param) {
-  if (field.refuse == Refuse::not_supported && !is_nothing(value)) return ApiError::not_supported("'" + param + "'", param);
-  if (field.refuse == Refuse::unsupported_value && !is_nothing(value))
-    return ApiError::unsupported_value(param, "this field is not supported");
-  if (field.refuse != Refuse::no) return std::nullopt;
   if (!has_type(value, field.types)) {
     // An integer too large for 64 bits is out of range rather than of the wrong type.
     if ((field.types & kInteger) && value.is_number() && (value.is_number_integer() || std::floor(value.get<double>()) == value.get<double>()))
@@ -112,6 +106,12 @@ std::optional<ApiError> check_one(const Json& value, const Field& field, const s
     return ApiError::unsupported_value(param, "must be one of " + list);
   }
   return std::nullopt;
+}
+
+std::optional<ApiError> check_refused(const Json& value, const Field& field, const std::string& param) {
+  if (field.refuse == Refuse::no || is_nothing(value)) return std::nullopt;
+  if (field.refuse == Refuse::not_supported) return ApiError::not_supported("'" + param + "'", param);
+  return ApiError::unsupported_value(param, "this field is not supported");
 }
 
 }  // namespace
@@ -188,6 +188,10 @@ std::optional<ApiError> check_fields(const Json& body, std::span<const Field> ta
       return ApiError::missing(param);
     }
   }
+  // Only then what is right but not offered: the caller first hears what the caller can mend.
+  for (const Field& field : table)
+    if (const Json* value = find_field(body, field.name))
+      if (auto refused = check_refused(*value, field, prefix + field.name)) return refused;
   return std::nullopt;
 }
 

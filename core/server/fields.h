@@ -30,7 +30,7 @@ struct Field {
   bool above_min = false;  // min itself is outside
   std::vector<const char*> choices{};  // of a string; empty = any
   bool required = false;
-  /// Known but not offered: any value but null (or false, or an empty string) is answered so.
+  /// Known but not offered: any value of the right type but an empty string is answered so.
   enum class Refuse { no, unsupported_value, not_supported } refuse = Refuse::no;
 };
 

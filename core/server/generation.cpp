@@ -108,7 +108,7 @@ void Generation::start() {
   });
   for (uint32_t i = 0; i < plan_.parts.size(); ++i) {
     const Result<uint64_t> id = context_.backend->submit(std::move(plan_.parts[i].request), std::make_shared<Port>(shared_from_this(), i));
-    if (!id) return fail(ApiError::from_engine(id.status()));
+    if (!id) return fail(id.status().code() == Code::device_lost ? ApiError::unavailable(id.status()) : ApiError::from_engine(id.status()));
     ids_.push_back(*id);
   }
   plan_.parts.clear();

@@ -41,7 +41,8 @@ Checked<std::vector<std::pair<int32_t, float>>> read_logit_bias(const Json& body
     const auto [end, failed] = std::from_chars(key.data(), key.data() + key.size(), id);
     if (key.empty() || failed != std::errc() || end != key.data() + key.size()) {
       const auto tokenizer = backend.tokenizer();
-      const std::vector<int32_t> ids = tokenizer ? (*tokenizer)->encode(key, {.parse_special = true, .add_special = false}) : std::vector<int32_t>{};
+      // A key that must be several tokens is not tokenized: it may be megabytes.
+      const std::vector<int32_t> ids = tokenizer && (*tokenizer)->least_tokens(key) <= 1 ? (*tokenizer)->encode(key, {.parse_special = true, .add_special = false}) : std::vector<int32_t>{};
       if (ids.size() != 1) return ApiError::unsupported_value(param, "the key is neither a token id nor the text of one token");
       id = ids[0];
     }
@@ -69,6 +70,33 @@ engine::Sampling read_sampling(const Json& body, const Backend& backend) {
 }
 
 }  // namespace
+
+std::optional<ApiError> check_one_constraint(const Json& body) {
+  bool constrained = false;
+  for (const char* name : {"regex", "ebnf", "grammar", "json_schema", "response_format"}) {
+    const Json* value = find_field(body, name);
+    if (!value || (value->is_string() && value->get_ref<const std::string&>().empty())) continue;
+    if (value->is_object() && value->value("type", Json()) == "text") continue;
+    if (std::exchange(constrained, true)) return ApiError::unsupported_value(name, "only one of regex, ebnf, grammar, json_schema and response_format may be given");
+  }
+  return std::nullopt;
+}
+
+std::optional<ApiError> check_response_format(const Json& body) {
+  const Json* format = find_field(body, "response_format");
+  if (!format) return std::nullopt;
+  static const std::vector<Field> table{{.name = "type", .types = kString, .choices = {"text", "json_object", "json_schema"}, .required = true}};
+  if (auto error = check_fields(*format, table, "response_format.")) return error;
+  if ((*format)["type"] == "json_schema") {
+    static const std::vector<Field> schema_table{{.name = "json_schema", .types = kObject, .required = true}};
+    if (auto error = check_fields(*format, schema_table, "response_format.")) return error;
+    static const std::vector<Field> inner{{"name", kString, 0, 256}, {"description", kString}, {"schema", kObject | kBoolean}, {"strict", kBoolean}};
+    if (auto error = check_fields((*format)["json_schema"], inner, "response_format.json_schema.")) return error;
+  }
+  if ((*format)["type"] != "text")
+    return ApiError::not_supported("response_format '" + (*format)["type"].get<std::string>() + "'", "response_format");
+  return std::nullopt;
+}
 
 std::optional<ApiError> check_model(const Json& body, const Backend& backend, bool lenient) {
   const std::string name = get_string(body, "model");
@@ -148,10 +176,10 @@ Checked<CommonRequest> read_common(const Json& body, const Backend& backend, con
   answer.fingerprint = limits.fingerprint;
   answer.created = static_cast<int64_t>(std::time(nullptr));
   answer.stream = get_bool(body, "stream", false);
-  if (const Json* options = find_field(body, "stream_options"); options && answer.stream) {
+  if (const Json* options = find_field(body, "stream_options"); options) {
     static const std::vector<Field> table{{"include_usage", kBoolean}};
     if (auto error = check_fields(*options, table, "stream_options.")) return *error;
-    answer.include_usage = get_bool(*options, "include_usage", false);
+    answer.include_usage = answer.stream && get_bool(*options, "include_usage", false);
   }
   return common;
 }

@@ -44,6 +44,10 @@ Checked<CommonRequest> read_common(const Json& body, const Backend& backend, con
 ApiError context_exceeded(size_t least_tokens, uint32_t context);
 Checked<uint32_t> fit_to_window(size_t n_prompt, std::optional<int64_t> wanted, uint32_t min_tokens, uint32_t context);
 
+/// What may shape an answer: one constraint at most, and a well-formed response_format; those not offered are refused.
+std::optional<ApiError> check_one_constraint(const Json& body);
+std::optional<ApiError> check_response_format(const Json& body);
+
 std::optional<ApiError> check_model(const Json& body, const Backend& backend, bool lenient);
 
 /// Token ids of a JSON array, each inside the vocabulary.

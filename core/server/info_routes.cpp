@@ -15,6 +15,8 @@ Json model_json(const Backend& backend) {
 }  // namespace
 
 void App::health(Call& call) {
+  if (call.backend)
+    if (const Status failure = call.backend->failure(); !failure.is_ok()) return respond(call.exchange, ApiError::unavailable(failure));
   if (draining_) return respond(call.exchange, ApiError::draining());
   if (!call.backend) return respond(call.exchange, ApiError::loading());
   respond(call.exchange, Json{{"status", "ok"}});

@@ -17,6 +17,8 @@ class RuntimeBackend : public Backend {
   void cancel(uint64_t id) override { runtime_->engine().cancel(id); }
   bool drain(uint64_t timeout_ms) override { return runtime_->engine().drain(timeout_ms); }
 
+  Status failure() const override { return runtime_->engine().failure(); }
+
   Result<const text::Tokenizer*> tokenizer() const override { return runtime_->tokenizer(); }
   Result<const text::ChatTemplate*> chat_template() const override { return runtime_->chat_template(); }
   engine::Sampling default_sampling() const override { return runtime_->default_sampling(); }
@@ -32,7 +34,7 @@ class RuntimeBackend : public Backend {
     return Json::array();
   }
   std::vector<prometheus::MetricFamily> metrics() const override {
-    return runtime_->engine().metrics().registry->Collect();
+    return runtime_->metrics();
   }
 
  private:

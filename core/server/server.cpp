@@ -79,6 +79,8 @@ bool Server::drain(uint64_t timeout_ms) {
 
 Server::~Server() {
   impl_->transport->close();  // every exchange hears that its client is gone and cancels
+  impl_->transport->wait_idle(kFlushMs * 10);
+  impl_->app.stop_work();
   if (!impl_->app.live().wait_none(kLetGoMs)) spdlog::error("the engine did not end a cancelled request");
   impl_->transport.reset();
 }

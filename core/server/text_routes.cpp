@@ -1,4 +1,6 @@
 // Text utilities: tokens of a text or conversation, text of tokens, the rendered prompt.
+#include <iterator>
+
 #include "server/app.h"
 #include "server/chat.h"
 #include "text/utf8.h"
@@ -13,9 +15,10 @@ Json piece_json(std::string_view bytes) {
   return list;
 }
 
-Checked<std::vector<int32_t>> tokens_of(const Json& body, const Backend& backend, const text::Tokenizer& tokenizer) {
+Checked<std::vector<int32_t>> tokens_of(const Json& body, const Backend& backend, const text::Tokenizer& tokenizer,
+                                        const std::atomic<bool>& gone) {
   if (find_field(body, "messages")) {
-    TURBO_CHECKED(ChatPromptText prompt, render_conversation(body, backend));
+    TURBO_CHECKED(ChatPromptText prompt, render_conversation(body, backend, SIZE_MAX, &gone));
     return std::move(prompt.ids);
   }
   const char* field = find_field(body, "content") ? "content" : "prompt";
@@ -23,48 +26,53 @@ Checked<std::vector<int32_t>> tokens_of(const Json& body, const Backend& backend
   text::EncodeOptions options;
   options.add_special = get_bool(body, "add_special", false);
   options.parse_special = get_bool(body, "parse_special", true);
-  return tokenizer.encode(get_string(body, field), options);
+  options.stop = &gone;
+  return tokenizer.encode(find_field(body, field)->get_ref<const std::string&>(), options);
 }
 
 }  // namespace
 
-void App::tokenize(Call& call) {
-  if (auto error = check_fields(call.body, tokenize_fields())) return respond(call.exchange, *error);
-  const auto tokenizer = call.backend->tokenizer();
-  if (!tokenizer) return respond(call.exchange, ApiError::not_supported("tokenizing with this model"));
-  auto checked = tokens_of(call.body, *call.backend, **tokenizer);
-  if (const auto* error = std::get_if<ApiError>(&checked)) return respond(call.exchange, *error);
+App::Outcome App::tokenize(const Work& work) {
+  if (auto error = check_fields(work.body, tokenize_fields())) return std::move(*error);
+  const auto tokenizer = work.backend.tokenizer();
+  if (!tokenizer) return ApiError::not_supported("tokenizing with this model");
+  auto checked = tokens_of(work.body, work.backend, **tokenizer, work.gone);
+  if (auto* error = std::get_if<ApiError>(&checked)) return std::move(*error);
   const auto& ids = std::get<std::vector<int32_t>>(checked);
-  Json tokens = Json::array();
-  for (const int32_t id : ids)
-    tokens.push_back(get_bool(call.body, "with_pieces", false)
-                         ? Json{{"id", id}, {"piece", piece_json((*tokenizer)->token_bytes(id))}}
-                         : Json(id));
-  respond(call.exchange, Json{{"tokens", std::move(tokens)}, {"count", ids.size()}, {"max_model_len", call.backend->context()}});
+  const bool with_pieces = get_bool(work.body, "with_pieces", false);
+  // Written straight to text: a tree of millions of tokens would take many times the memory.
+  std::string json = "{\"tokens\":[";
+  for (size_t i = 0; i < ids.size() && !work.gone; ++i) {
+    if (i) json += ',';
+    if (with_pieces) json += to_text(Json{{"id", ids[i]}, {"piece", piece_json((*tokenizer)->token_bytes(ids[i]))}});
+    else fmt::format_to(std::back_inserter(json), "{}", ids[i]);
+  }
+  fmt::format_to(std::back_inserter(json), "],\"count\":{},\"max_model_len\":{}}}", ids.size(), work.backend.context());
+  return json;
 }
 
-void App::detokenize(Call& call) {
-  if (auto error = check_fields(call.body, detokenize_fields())) return respond(call.exchange, *error);
-  const auto tokenizer = call.backend->tokenizer();
-  if (!tokenizer) return respond(call.exchange, ApiError::not_supported("detokenizing with this model"));
-  auto checked = read_token_ids(call.body["tokens"], "tokens", call.backend->vocab_size());
-  if (const auto* error = std::get_if<ApiError>(&checked)) return respond(call.exchange, *error);
+App::Outcome App::detokenize(const Work& work) {
+  if (auto error = check_fields(work.body, detokenize_fields())) return std::move(*error);
+  const auto tokenizer = work.backend.tokenizer();
+  if (!tokenizer) return ApiError::not_supported("detokenizing with this model");
+  auto checked = read_token_ids(work.body["tokens"], "tokens", work.backend.vocab_size());
+  if (auto* error = std::get_if<ApiError>(&checked)) return std::move(*error);
   const std::string text = text::sanitize_utf8((*tokenizer)->decode(std::get<std::vector<int32_t>>(checked)));
-  respond(call.exchange, Json{{"content", text}, {"prompt", text}});
+  return to_text(Json{{"content", text}, {"prompt", text}});
 }
 
-void App::apply_template(Call& call) {
-  if (auto error = check_fields(call.body, chat_fields())) return respond(call.exchange, *error);
-  auto checked = render_conversation(call.body, *call.backend);
-  if (const auto* error = std::get_if<ApiError>(&checked)) return respond(call.exchange, *error);
-  respond(call.exchange, Json{{"prompt", std::get<ChatPromptText>(checked).text}});
+App::Outcome App::apply_template(const Work& work) {
+  if (auto error = check_fields(work.body, chat_fields())) return std::move(*error);
+  auto checked = render_conversation(work.body, work.backend, SIZE_MAX, &work.gone);
+  if (auto* error = std::get_if<ApiError>(&checked)) return std::move(*error);
+  return to_text(Json{{"prompt", std::get<ChatPromptText>(checked).text}});
 }
 
-void App::count_chat(Call& call) {
-  if (auto error = check_fields(call.body, chat_fields())) return respond(call.exchange, *error);
-  auto checked = render_conversation(call.body, *call.backend);
-  if (const auto* error = std::get_if<ApiError>(&checked)) return respond(call.exchange, *error);
-  respond(call.exchange, Json{{"object", "response.input_tokens"}, {"input_tokens", std::get<ChatPromptText>(checked).ids.size()}});
+App::Outcome App::count_chat(const Work& work) {
+  if (auto error = check_fields(work.body, chat_fields())) return std::move(*error);
+  auto checked = render_conversation(work.body, work.backend, SIZE_MAX, &work.gone);
+  if (auto* error = std::get_if<ApiError>(&checked)) return std::move(*error);
+  return to_text(Json{{"object", "response.input_tokens"}, {"input_tokens", std::get<ChatPromptText>(checked).ids.size()}});
 }
 
 }  // namespace turbo::server

@@ -73,7 +73,7 @@ struct Tokenizer::State {
   };
 
   Status take_ids(const TokenizerData& data);
-  void encode_plain(std::string_view text, std::vector<int32_t>& out, Scratch& scratch) const;
+  void encode_plain(std::string_view text, std::vector<int32_t>& out, Scratch& scratch, const std::atomic<bool>* stop) const;
   void encode_word(std::string_view word, std::vector<int32_t>& out, Scratch& scratch) const;
   void split_bytes(std::string_view word, std::vector<int32_t>& symbols) const;
 };
@@ -108,13 +108,14 @@ Status Tokenizer::State::take_ids(const TokenizerData& data) {
 }
 
 // The text between special tokens.
-void Tokenizer::State::encode_plain(std::string_view text, std::vector<int32_t>& out, Scratch& scratch) const {
+void Tokenizer::State::encode_plain(std::string_view text, std::vector<int32_t>& out, Scratch& scratch,
+                                    const std::atomic<bool>* stop) const {
   std::string normalised;
   if (nfc) {
     normalised = to_nfc(text);
     text = normalised;
   }
-  for (size_t at = 0; at < text.size();) {
+  for (size_t at = 0; at < text.size() && !(stop && stop->load(std::memory_order_relaxed));) {
     const size_t length = std::min(word_length(*rules, text, at), max_word_bytes);
     encode_word(text.substr(at, length), out, scratch);
     at += length;
@@ -186,11 +187,11 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, const EncodeOption
   while (options.parse_special && !state.specials.empty() && at < text.size()) {
     const MultiMatch::Found found = state.specials.find(text, at);
     if (found.pattern < 0) break;
-    state.encode_plain(text.substr(at, found.begin - at), ids, scratch);
+    state.encode_plain(text.substr(at, found.begin - at), ids, scratch, options.stop);
     ids.push_back(state.vocabulary.special_ids()[found.pattern]);
     at = found.begin + state.specials.pattern_length(found.pattern);
   }
-  state.encode_plain(text.substr(at), ids, scratch);
+  state.encode_plain(text.substr(at), ids, scratch, options.stop);
   if (options.add_special && state.add_eos) ids.push_back(*state.eos);
   return ids;
 }

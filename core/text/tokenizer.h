@@ -5,6 +5,7 @@
 // thread.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -52,6 +53,7 @@ Result<TokenizerData> read_tokenizer_json(const std::filesystem::path& folder);
 struct EncodeOptions {
   bool parse_special = true;  ///< false: the text of control and user-defined tokens is ordinary text
   bool add_special = true;    ///< begin and end token where the model wants them
+  const std::atomic<bool>* stop = nullptr;  ///< once another thread sets it, encode() soon gives what it has so far
 };
 
 class Tokenizer {

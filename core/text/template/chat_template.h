@@ -64,6 +64,10 @@ struct ChatInput {
   RenderOptions options;
 };
 
+/// Whether chat_template_kwargs may not set a variable of this name: what render_chat() sets itself, and names that switch
+/// tokenization elsewhere.
+bool is_reserved_variable(std::string_view name);
+
 /// Renders a conversation, giving content and tool-call arguments in the shape the template reads. Text parts are
 /// joined by newlines where the template wants one string. [any thread]
 Result<std::string> render_chat(const ChatTemplate& chat_template, const ChatInput& input);

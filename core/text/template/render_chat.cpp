@@ -104,6 +104,10 @@ Result<Json> shaped_message(const ChatTemplate& chat_template, const Json& messa
 
 }  // namespace
 
+bool is_reserved_variable(std::string_view name) {
+  return std::find(std::begin(kReserved), std::end(kReserved), name) != std::end(kReserved);
+}
+
 Result<std::string> render_chat(const ChatTemplate& chat_template, const ChatInput& input) {
   if (!input.messages.is_array()) return Status(Code::invalid_argument, "messages must be an array");
   if (!input.tools.is_null() && !input.tools.is_array()) return Status(Code::invalid_argument, "tools must be an array");
@@ -125,7 +129,7 @@ Result<std::string> render_chat(const ChatTemplate& chat_template, const ChatInp
     variables["documents"] = nullptr;
     if (input.extra.is_object()) {
       for (auto& [name, value] : input.extra.items()) {
-        if (std::find(std::begin(kReserved), std::end(kReserved), name) != std::end(kReserved)) {
+        if (is_reserved_variable(name)) {
           return error(Code::invalid_argument, "chat_template_kwargs: '{}' cannot be set", name);
         }
         variables[name] = value;

@@ -1,6 +1,7 @@
 // The engine against the fake device: every test compares with decoding by the definition.
 #include "engine/engine.h"
 
+#include <future>
 #include <gtest/gtest.h>
 
 #include <random>
@@ -304,6 +305,37 @@ TEST(Engine, ADeviceFailureEndsTheStepsRequestsAndTheEngineGoesOn) {
   auto next = std::make_shared<Collector>();
   ASSERT_TRUE(engine->submit(greedy_request({1, 2}, 5), next));
   EXPECT_EQ(next->wait().reason, FinishReason::length);
+}
+
+TEST(Engine, ALostDeviceEndsAllRequestsForGood) {
+  FakeModel model(64, 8);
+  EngineLimits one = limits();
+  one.max_running = 1;
+  auto engine = std::move(Engine::start(model.parts(), one)).value();
+  std::promise<Status> told;
+  engine->on_failure([&](const Status& status) { told.set_value(status); });
+  EXPECT_TRUE(engine->failure().is_ok());
+  model.pack.slow_run_us = 2000;
+  auto running = std::make_shared<Collector>(), waiting = std::make_shared<Collector>();
+  ASSERT_TRUE(engine->submit(greedy_request({1, 2}, 900), running));
+  ASSERT_TRUE(engine->submit(greedy_request({1, 2}, 5), waiting));
+  ASSERT_TRUE(running->wait_for_tokens(2));
+  model.pack.fail_status = TURBO_DEVICE_LOST;
+  model.pack.fail_runs = 1000000;
+  for (const auto& collector : {running, waiting}) {
+    const Finish finish = collector->wait();
+    EXPECT_EQ(finish.reason, FinishReason::failed);
+    EXPECT_EQ(finish.status.code(), Code::device_lost);
+  }
+  EXPECT_EQ(told.get_future().get().code(), Code::device_lost);
+  EXPECT_EQ(engine->failure().code(), Code::device_lost);
+  const auto refused = engine->submit(greedy_request({1, 2}, 5), std::make_shared<Collector>());
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.status().code(), Code::device_lost);
+  EXPECT_TRUE(engine->drain(1000));
+  bool at_once = false;
+  engine->on_failure([&](const Status&) { at_once = true; });
+  EXPECT_TRUE(at_once);
 }
 
 TEST(Engine, ShutdownCancelsWhatRuns) {

@@ -53,6 +53,7 @@ struct FakePack {
   bool packs = false;  // open form apart from the packed one
   uint32_t sinks = 0;
   std::atomic<int> fail_runs{0};
+  std::atomic<turbo_status> fail_status{TURBO_INTERNAL};
   std::atomic<int> slow_run_us{0};
   std::vector<int32_t> packed, open;  // [block][64] token ids
   std::vector<float> logits;
@@ -83,7 +84,8 @@ struct FakePack {
   turbo_status run(const turbo_step_table& t, turbo_error* error) {
     if (fail_runs > 0) {
       --fail_runs;
-      return fail(error, "scripted failure");
+      fail(error, "scripted failure");
+      return fail_status;
     }
     ++steps;
     largest_step = std::max<uint64_t>(largest_step, t.n_rows);

@@ -86,6 +86,7 @@ bool FakeBackend::wait_submitted(size_t n) const {
 
 Result<uint64_t> FakeBackend::submit(engine::Request request, std::shared_ptr<engine::Listener> listener) {
   std::lock_guard lock(mutex_);
+  if (broken) return failure();
   if (draining_ || stop_) return Status(Code::cancelled, "draining");
   if (live_.size() >= queue_limit) return Status(Code::resource_exhausted, "queue full");
   auto live = std::make_shared<Live>();

@@ -37,6 +37,7 @@ class FakeBackend : public Backend {
   std::atomic<uint32_t> step_us{0};
   std::atomic<uint32_t> queue_limit{256};
   std::atomic<bool> hold{false};  // nothing is admitted
+  std::atomic<bool> broken{false};     // the engine has stopped for good
   std::function<void()> on_tokenizer;  // before it is given
 
   // What tests look at.
@@ -49,6 +50,7 @@ class FakeBackend : public Backend {
   Result<uint64_t> submit(engine::Request request, std::shared_ptr<engine::Listener> listener) override;
   void cancel(uint64_t id) override;
   bool drain(uint64_t timeout_ms) override;
+  Status failure() const override { return broken ? Status(Code::device_lost, "the device is gone") : Status::ok(); }
   Result<const text::Tokenizer*> tokenizer() const override {
     if (on_tokenizer) on_tokenizer();
     return tokenizer_.get();
