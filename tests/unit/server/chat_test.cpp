@@ -285,7 +285,7 @@ TEST_F(Chat, ToolRequests) {
 TEST_F(Chat, ConstraintsAreRefusedNotIgnored) {
   for (const char* format : {"json_object", "json_schema"}) {
     Json body = chat();
-    body["response_format"] = {{"type", format}};
+    body["response_format"] = {{"type", format}, {"json_schema", {{"name", "a"}, {"schema", Json::object()}}}};
     EXPECT_EQ(post("/v1/chat/completions", body).error_code(), "not_supported");
   }
   Json body = chat();

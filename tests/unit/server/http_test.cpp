@@ -440,6 +440,20 @@ TEST_F(Http, DestroyedWhileBusy) {
   EXPECT_TRUE(backend->wait_finished(20));
 }
 
+TEST_F(Http, ALostDeviceFailsAllAndTurnsHealth) {
+  backend->script = [](const engine::Request&) { return Script{bytes_of("ab"), true, false, Code::device_lost}; };
+  const Reply running = post("/v1/chat/completions", chat());
+  EXPECT_EQ(running.status, 500);
+  EXPECT_EQ(running.error_code(), "device_lost");
+  EXPECT_EQ(get("/health").status, 200);
+  backend->broken = true;
+  for (const Reply& reply : {get("/health"), get("/v1/health"), post("/v1/chat/completions", chat()), post("/tokenize", Json{{"content", "a"}})}) {
+    EXPECT_EQ(reply.status, 503);
+    EXPECT_EQ(reply.error_code(), "device_lost");
+    EXPECT_NE(reply.body.find("the device is gone"), std::string::npos);
+  }
+}
+
 TEST_F(Http, PortInUse) {
   profile::Profile second = profile;
   second.server.port = server->port();

@@ -69,6 +69,39 @@ TEST_F(LongWork, HealthAndRunningStreamsGoOn) {
   for (Client& client : clients) EXPECT_EQ(client.read().json()["count"], 200000);
 }
 
+TEST_F(LongWork, TheQueueIsBounded) {
+  std::vector<Client> clients;
+  int n_refused = 0;
+  for (int i = 0; i < 20; ++i) clients.push_back(send_large());
+  for (int i = 0; i < 400 && n_refused == 0; ++i)
+    for (Client& client : clients)
+      if (client.receive(5).find("429 ") != std::string::npos) ++n_refused;
+  EXPECT_GT(n_refused, 0);
+  EXPECT_EQ(post("/v1/cancel", Json{{"id", "x"}}).status, 429);
+  open_gate();
+}
+
+TEST_F(LongWork, WhoLeavesIsDropped) {
+  std::vector<Client> clients;
+  for (int i = 0; i < 8; ++i) clients.push_back(send_large());
+  ASSERT_TRUE(wait_at_gate(1));
+  for (Client& client : clients) client.close();
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  open_gate();
+  EXPECT_EQ(post("/tokenize", Json{{"content", "ab"}}).json()["count"], 2);
+  EXPECT_LE(n_at_gate, 5) << "those that waited were not begun";
+}
+
+TEST_F(LongWork, DrainWaitsForIt) {
+  Client client = send_large();
+  ASSERT_TRUE(wait_at_gate(1));
+  std::thread drain([&] { EXPECT_TRUE(server->drain(20000)); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  open_gate();
+  EXPECT_EQ(client.read().json()["count"], 200000);
+  drain.join();
+}
+
 TEST_F(LongWork, HealthIsQuickWhileMegabytesAreTokenized) {
   open_gate();
   std::vector<Client> clients;
