@@ -57,6 +57,7 @@ TEST(Invariance, ARequestGivesTheSameTextAloneAndInAnyMix) {
     EXPECT_EQ(runs[i]->ids, alone[i]) << i;
   }
   scoring->wait();
+  EXPECT_TRUE(runtime->engine().drain(10000));
   EXPECT_EQ(runtime->engine().snapshot().kv_blocks_used, 0u);
 }
 
