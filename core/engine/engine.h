@@ -4,8 +4,10 @@
 // CONTRACT.md beside this file lists the invariants and the tests that hold them.
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <memory>
+#include <span>
 
 #include "base/status.h"
 #include "engine/metrics.h"
@@ -23,12 +25,16 @@ struct EngineLimits {
   uint32_t prefill_chunk = 128;  // rows of one request in one step
   uint32_t max_logit_rows = 64;
   uint32_t context = 0;          // positions of one sequence
+  uint32_t step_ms = 0;          // longest time prompts may add to the rhythm of running streams; 0 = no bound
+  bool prefix_cache = true;      // false: no request reuses another's blocks
 };
 
 struct Snapshot {
   uint32_t running = 0, waiting = 0;
-  uint32_t kv_blocks_total = 0, kv_blocks_used = 0;
-  uint64_t steps = 0;
+  uint32_t kv_blocks_total = 0;
+  uint32_t kv_blocks_used = 0;    // held by requests
+  uint32_t kv_blocks_cached = 0;  // held by the prefix cache alone
+  uint64_t steps = 0, preemptions = 0, leaks = 0;
   bool draining = false;
 };
 
@@ -53,18 +59,26 @@ class Engine {
   /// by themselves.
   bool drain(uint64_t timeout_ms);
 
-  /// [any thread] Ok, or why the engine has stopped for good: the device was lost. What ran has failed with it then, and
-  /// submit() refuses with it.
-  Status failure() const;
-  /// [any thread] Called once when that happens, after the listeners, on the engine thread (at once on this one if it has
-  /// happened). Must return quickly and call nothing of the engine but failure().
-  void on_failure(std::function<void(const Status&)> action);
+  /// [any thread] The live requests, oldest first. Waits for the running step. cancelled: the engine ended.
+  Result<std::vector<RequestInfo>> requests(bool with_prompts);
+
+  // The prefix cache. [any thread, not a listener] Each waits for running steps, block by block.
+
+  /// Drop every cached block that no request holds; how many.
+  Result<uint32_t> flush_prefix_cache();
+  /// Write the cached blocks that begin `tokens` to a file, which is replaced only when it is whole. Returns the
+  /// positions saved. not_found: nothing of them is cached; resource_exhausted: the disk is full.
+  Result<uint32_t> save_prefix(std::span<const int32_t> tokens, const std::string& salt, const std::filesystem::path& path);
+  /// Put the blocks of such a file into the cache; returns the positions. The file is not trusted: corrupt_input when
+  /// it is damaged, unsupported when it is of another model, codec or setting; the cache then has nothing wrong in it.
+  Result<uint32_t> restore_prefix(const std::string& salt, const std::filesystem::path& path);
 
   const EngineLimits& limits() const;
   Metrics& metrics();
 
- private:
   struct Impl;
+
+ private:
   explicit Engine(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };

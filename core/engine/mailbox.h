@@ -1,8 +1,10 @@
 // What other threads hand to the engine thread: submissions, cancels, stop. The only lock of the engine.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -23,15 +25,16 @@ class Mailbox {
   struct Mail {
     std::vector<Submission> submissions;
     std::vector<uint64_t> cancels;
+    std::vector<std::function<void()>> tasks;
     bool stop = false;
   };
 
   explicit Mailbox(uint32_t max_queue) : max_queue_(max_queue) {}
 
-  /// [any] Fails with resource_exhausted when max_queue requests wait, with close()'s reason after it.
+  /// [any] Fails with resource_exhausted when max_queue requests wait, with cancelled while draining.
   Status submit(Submission submission) {
     std::lock_guard lock(mutex_);
-    if (draining_ || mail_.stop) return refusal_;
+    if (draining_ || mail_.stop) return Status(Code::cancelled, "the engine is shutting down");
     if (n_waiting_ >= max_queue_)
       return error(Code::resource_exhausted, "queue full: {} requests are waiting", n_waiting_).with_hint("try again later");
     ++n_waiting_;
@@ -44,10 +47,17 @@ class Mailbox {
     mail_.cancels.push_back(id);
     changed_.notify_one();
   }
-  /// The first reason given stays.
-  void close(Status why = Status(Code::cancelled, "the engine is shutting down")) {
+  /// [any] Run on the engine thread between two steps. False: the engine ended, the task is dropped.
+  bool run(std::function<void()> task) {
     std::lock_guard lock(mutex_);
-    if (!std::exchange(draining_, true)) refusal_ = std::move(why);
+    if (mail_.stop) return false;
+    mail_.tasks.push_back(std::move(task));
+    changed_.notify_one();
+    return true;
+  }
+  void close() {
+    std::lock_guard lock(mutex_);
+    draining_ = true;
   }
   void stop() {
     std::lock_guard lock(mutex_);
@@ -59,10 +69,14 @@ class Mailbox {
     return draining_;
   }
 
-  /// [engine] Everything that came in. With `wait`, sleeps until something does.
-  Mail take(bool wait) {
+  /// [engine] Everything that came in. Waits until something does, or for so long (negative: for ever).
+  Mail take(std::chrono::milliseconds wait) {
     std::unique_lock lock(mutex_);
-    if (wait) changed_.wait(lock, [&] { return mail_.stop || !mail_.submissions.empty() || !mail_.cancels.empty(); });
+    const auto something = [&] {
+      return mail_.stop || !mail_.submissions.empty() || !mail_.cancels.empty() || !mail_.tasks.empty();
+    };
+    if (wait.count() < 0) changed_.wait(lock, something);
+    else if (wait.count() > 0) changed_.wait_for(lock, wait, something);
     Mail taken = std::move(mail_);
     mail_ = Mail{};
     mail_.stop = taken.stop;
@@ -85,7 +99,6 @@ class Mailbox {
   Mail mail_;
   uint32_t n_waiting_ = 0;
   bool draining_ = false;
-  Status refusal_{Code::cancelled, "the engine is shutting down"};
 };
 
 }  // namespace turbo::engine

@@ -31,16 +31,20 @@ Metrics::Metrics(const std::string& drafter_name)
       accepted_draft_tokens(
           counter(*registry, "turbo_accepted_draft_tokens_total", "Draft tokens accepted", {{"drafter", drafter_name}})),
       cancelled(counter(*registry, "turbo_cancelled_total", "Requests cancelled")),
+      preemptions(counter(*registry, "turbo_preemptions_total", "Times a request gave up its KV blocks to another")),
+      block_leaks(counter(*registry, "turbo_kv_block_leaks_total", "Idle self-checks that found KV blocks unaccounted for")),
       plugin_errors(counter(*registry, "turbo_plugin_errors_total", "Faults of the drafter", {{"plugin", drafter_name}})),
       requests_running(gauge(*registry, "turbo_requests_running", "Requests being computed")),
       requests_waiting(gauge(*registry, "turbo_requests_waiting", "Requests in the queue")),
-      kv_blocks_used(gauge(*registry, "turbo_kv_blocks_used", "KV blocks in use")),
+      kv_blocks_used(gauge(*registry, "turbo_kv_blocks_used", "KV blocks held by requests")),
+      kv_blocks_cached(gauge(*registry, "turbo_kv_blocks_cached", "KV blocks held by the prefix cache alone")),
       kv_blocks_total(gauge(*registry, "turbo_kv_blocks_total", "KV blocks of the pool")),
       time_to_first_token(histogram(*registry, "turbo_time_to_first_token_seconds", "Submit to first token", second_buckets())),
       inter_token(histogram(*registry, "turbo_inter_token_seconds", "Between tokens of a request", second_buckets())),
       request_seconds(histogram(*registry, "turbo_request_seconds", "Submit to end", second_buckets())),
       queue_seconds(histogram(*registry, "turbo_queue_seconds", "Submit to admission", second_buckets())),
       step_seconds(histogram(*registry, "turbo_step_seconds", "One engine step", second_buckets())),
-      batch_tokens(histogram(*registry, "turbo_batch_tokens", "Rows of a step", {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024})) {}
+      batch_tokens(histogram(*registry, "turbo_batch_tokens", "Rows of a step", {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024})),
+      batch_requests(histogram(*registry, "turbo_batch_requests", "Requests of a step", {1, 2, 4, 8, 16, 32, 64, 128, 256})) {}
 
 }  // namespace turbo::engine

@@ -20,10 +20,13 @@ struct Metrics {
   prometheus::Counter& draft_tokens;
   prometheus::Counter& accepted_draft_tokens;
   prometheus::Counter& cancelled;
+  prometheus::Counter& preemptions;
+  prometheus::Counter& block_leaks;
   prometheus::Counter& plugin_errors;
   prometheus::Gauge& requests_running;
   prometheus::Gauge& requests_waiting;
   prometheus::Gauge& kv_blocks_used;
+  prometheus::Gauge& kv_blocks_cached;
   prometheus::Gauge& kv_blocks_total;
   prometheus::Histogram& time_to_first_token;
   prometheus::Histogram& inter_token;
@@ -31,6 +34,7 @@ struct Metrics {
   prometheus::Histogram& queue_seconds;
   prometheus::Histogram& step_seconds;
   prometheus::Histogram& batch_tokens;
+  prometheus::Histogram& batch_requests;
 };
 
 }  // namespace turbo::engine

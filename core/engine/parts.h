@@ -4,6 +4,9 @@
 #include <turbo/abi/drafter.h>
 #include <turbo/abi/sampler.h>
 
+#include <functional>
+#include <string>
+
 #include "engine/host_model.h"
 #include "kv/cache.h"
 #include "model/arch/family.h"
@@ -24,6 +27,8 @@ struct EngineParts {
   void* drafter_self = nullptr;
   uint32_t draft_slots = 0;  // root included; 0 = the drafter's maximum
   std::string drafter_name;
+  /// 64 hexadecimal digits over all that the bits of a cached position depend on; for saved prefixes. [any thread]
+  std::function<std::string()> cache_fingerprint;
   HostProgram* host_program = nullptr;     // null = drafters have no program service
 };
 

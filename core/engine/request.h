@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "engine/token_mask.h"
 
 namespace turbo::engine {
 
@@ -34,6 +35,8 @@ struct Request {
   uint32_t min_tokens = 0;      // end tokens are masked until this many were generated
   std::vector<int32_t> end_tokens;  // generation ends before emitting one of these; empty = ignore_eos
   Sampling sampling;
+  std::vector<int32_t> banned_tokens;  // never drawn
+  std::shared_ptr<TokenMask> mask;     // further limits, row by row; null = none
   bool logprobs = false;        // of each emitted token
   uint32_t n_top_logprobs = 0;  // alternatives, 0..20; needs logprobs
   bool prompt_logprobs = false; // score every prompt token after the first
@@ -41,6 +44,10 @@ struct Request {
   bool use_drafter = true;
   uint32_t draft_slots = 0;     // root included; 0 = profile's
   uint64_t timeout_ms = 0;      // 0 = none
+  int32_t priority = 0;         // higher is served first, and keeps its blocks longer
+  uint64_t client = 0;          // whose request it is: clients of equal priority share evenly
+  bool use_prefix_cache = true; // reuse blocks of earlier requests and leave some for later ones
+  std::string cache_salt;       // only requests with equal salts share blocks
 };
 
 struct TokenLogprob {
@@ -59,7 +66,7 @@ enum class FinishReason { stop, length, cancelled, timeout, failed };
 struct Usage {
   uint32_t prompt_tokens = 0;
   uint32_t completion_tokens = 0;  // end token excluded
-  uint32_t cached_tokens = 0;
+  uint32_t cached_tokens = 0;      // of the prompt, taken from the prefix cache
 };
 
 /// Durations in nanoseconds of the engine's clock.
@@ -77,6 +84,21 @@ struct Speculation {
   std::vector<uint64_t> accepted_by_depth;
 };
 
+enum class RequestState { waiting, prompt, generating };
+
+/// What a live request is doing, for people who look.
+struct RequestInfo {
+  uint64_t id = 0;
+  std::string name;
+  RequestState state = RequestState::waiting;
+  int32_t priority = 0;
+  uint32_t prompt_tokens = 0, computed_tokens = 0, cached_tokens = 0, generated_tokens = 0, max_tokens = 0;
+  uint64_t drafted = 0, accepted = 0;
+  uint32_t preemptions = 0;
+  uint64_t age_ms = 0;
+  std::vector<int32_t> prompt;  // when asked for
+};
+
 struct Finish {
   FinishReason reason = FinishReason::stop;
   Status status;  // why, when failed
@@ -84,6 +106,7 @@ struct Finish {
   Usage usage;
   Timings timings;
   Speculation speculation;
+  uint32_t preemptions = 0;
 };
 
 /// Hears one request. Calls come from the engine thread, in order, and must return quickly: no blocking, no

@@ -4,13 +4,17 @@
 
 #include <algorithm>
 #include <chrono>
+#include <mutex>
+#include <span>
 
 #include "base/checked.h"
+#include "base/digest.h"
 #include "base/machine.h"
 #include "engine/host_model.h"
 #include "engine/plugin_metrics.h"
 #include "engine/resolve.h"
 #include "engine/tokenizer_source.h"
+#include "loader/text.h"
 
 namespace turbo::engine {
 namespace {
@@ -111,6 +115,8 @@ struct Runtime::Impl {
   std::unique_ptr<HostProgram> host_program;
   std::unique_ptr<Engine> engine;
   uint64_t load_ms = 0;
+  std::once_flag fingerprint_once;
+  std::string fingerprint;  // of cached positions; made when first asked for
 
   LoadStage stage = LoadStage::model;
 
@@ -124,6 +130,7 @@ struct Runtime::Impl {
   Status open_text();
   Status load_weights(const Progress& progress);
   Status start_engine();
+  std::string cache_fingerprint();
   model::Pack pack() const { return {resolution->arch_pack().table, resolution->arch_pack().self}; }
   ~Impl() {
     engine.reset();
@@ -230,14 +237,44 @@ Status Runtime::Impl::start_engine() {
   parts.draft_slots = static_cast<uint32_t>(std::max(0, profile.drafter.draft_tokens));
   parts.drafter_name = profile.drafter.name;
   parts.host_program = host_program.get();
+  parts.cache_fingerprint = [this] { return cache_fingerprint(); };
   EngineLimits limits;
   limits.max_running = max_running;
   limits.max_queue = static_cast<uint32_t>(std::max(1, profile.server.max_queue));
   limits.max_step_rows = static_cast<uint32_t>(std::max(1, profile.engine.max_step_tokens));
   limits.prefill_chunk = static_cast<uint32_t>(std::max(1, profile.engine.prefill_chunk));
   limits.context = context;
+  limits.step_ms = static_cast<uint32_t>(std::min<uint64_t>(profile.engine.step_ms, UINT32_MAX));
+  limits.prefix_cache = profile.engine.prefix_cache;
   TURBO_ASSIGN(engine, Engine::start(parts, limits));
   return Status::ok();
+}
+
+// Everything that the bits of a cached position depend on: the model's files, the codecs, precision and tier.
+std::string Runtime::Impl::cache_fingerprint() {
+  std::call_once(fingerprint_once, [this] {
+    Sha256 sum;
+    const auto add = [&](std::string_view text) {
+      const uint64_t size = text.size();
+      sum.add(std::as_bytes(std::span(&size, 1))).add(std::as_bytes(std::span(text)));
+    };
+    add("turbo cache 1");
+    add(file->config_json());
+    for (const model::MappedFile& part : file->files()) {
+      sum.add(part.bytes());
+      part.drop_pages(part.bytes().data(), part.bytes().size());
+    }
+    add(profile.kv.k);
+    add(profile.kv.v);
+    for (const auto& [name, value] : profile.kv.options) {
+      add(name);
+      add(value);
+    }
+    add(profile.compute.activations);
+    add(loader::tier_name(resolution->tier()));
+    fingerprint = Sha256::hex(sum.finish());
+  });
+  return fingerprint;
 }
 
 Result<PlanReport> plan(const profile::Profile& profile, LoadStage* failed_at, PlanReport* losses) {

@@ -19,7 +19,6 @@ void StepRunner::SamplingArrays::begin(size_t n_requests, size_t n_rows, uint32_
   row_request_.clear();
   row_position_.clear();
   paths_.clear();
-  banned_.clear();
   n_top_ = n_top;
   ids_.assign(n_rows, -1);
   logprobs_.assign(n_rows, 0.0f);
@@ -54,12 +53,6 @@ void StepRunner::SamplingArrays::add_row(uint32_t request, uint64_t drawn_positi
   row_request_.push_back(request);
   row_position_.push_back(drawn_position);
   paths_.emplace_back();
-}
-
-void StepRunner::SamplingArrays::ban(std::span<const int32_t> ids, uint32_t vocab) {
-  auto& banned = banned_.emplace_back(static_cast<uint32_t>(row_request_.size() - 1), std::vector<int32_t>{});
-  for (const int32_t id : ids)
-    if (id >= 0 && static_cast<uint32_t>(id) < vocab) banned.second.push_back(id);
 }
 
 turbo_sample StepRunner::SamplingArrays::args(uint32_t vocab, bool logprobs) {
@@ -98,14 +91,6 @@ turbo_sample StepRunner::SamplingArrays::args(uint32_t vocab, bool logprobs) {
   args.path = path_.data();
   args.path_length = path_length_.data();
   args.path_stride = stride;
-  if (!banned_.empty()) {
-    const size_t words = (vocab + 31) / 32;
-    mask_.assign(words * row_request_.size(), ~0u);
-    for (const auto& [row, ids] : banned_)
-      for (const int32_t id : ids) mask_[row * words + id / 32] &= ~(1u << (id % 32));
-    args.mask = mask_.data();
-    args.mask_stride = words;
-  }
   args.ids = ids_.data();
   args.logprobs = logprobs ? logprobs_.data() : nullptr;
   args.top_ids = n_top_ ? top_ids_.data() : nullptr;
@@ -126,7 +111,7 @@ Status StepRunner::SamplingArrays::row_status(uint32_t row, uint32_t vocab) cons
 
 Token StepRunner::SamplingArrays::token(uint32_t row, bool logprobs, uint32_t n_top) const {
   Token token;
-  token.id = ids_[row];
+  token.id = status_[row] == TURBO_OK ? ids_[row] : -1;
   if (!logprobs) return token;
   const auto finite = [](float value) { return value > kImpossibleLogprob ? value : kImpossibleLogprob; };
   token.logprob = finite(logprobs_[row]);

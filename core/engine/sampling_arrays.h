@@ -12,8 +12,6 @@ struct StepRunner::SamplingArrays {
   void begin(size_t n_requests, size_t n_rows, uint32_t n_top);
   void add_request(const Request& request, const sched::Sequence& sequence, uint64_t seed);
   void add_row(uint32_t request, uint64_t drawn_position);
-  /// Mask these tokens in the row added last.
-  void ban(std::span<const int32_t> ids, uint32_t vocab);
   /// A draft token above the row added last.
   void add_path_token(int32_t token) { paths_.back().push_back(token); }
 
@@ -40,8 +38,6 @@ struct StepRunner::SamplingArrays {
   std::vector<uint64_t> row_position_;
   std::vector<std::vector<int32_t>> paths_;
   std::vector<int32_t> path_;
-  std::vector<std::pair<uint32_t, std::vector<int32_t>>> banned_;  // row -> ids
-  std::vector<uint32_t> mask_;
   std::vector<int32_t> ids_, top_ids_;
   std::vector<float> logprobs_, top_logprobs_;
   std::vector<turbo_status> status_;

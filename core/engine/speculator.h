@@ -33,6 +33,8 @@ class Speculator {
   static Result<Speculator> create(const EngineParts& parts);
 
   bool active() const { return drafter_ != nullptr && !disabled_; }
+  /// It keeps a KV cache of its own under the target's block ids.
+  bool fills_blocks() const { return active() && needs_.runs_programs != 0; }
   bool wants_prompt() const { return needs_.wants_prompt != 0; }
   uint32_t max_slots() const { return max_slots_; }
   std::vector<int32_t> tap_layers() const;

@@ -9,7 +9,8 @@
 namespace turbo::engine {
 
 StepRunner::StepRunner(const EngineParts& parts, std::vector<int32_t> tap_layers)
-    : parts_(parts), plans_(parts, std::move(tap_layers)), arrays_(std::make_unique<SamplingArrays>()) {}
+    : parts_(parts), plans_(parts, std::move(tap_layers)), arrays_(std::make_unique<SamplingArrays>()),
+      masks_(parts.config->vocab_size) {}
 
 StepRunner::~StepRunner() {
   if (table_) parts_.pack.api->table_free(parts_.pack.self, table_);
@@ -88,13 +89,17 @@ void StepRunner::fill_table(std::span<const GroupInput> groups, std::vector<Grou
   for (const LogitRow& row : scored_) table_->logit_row[table_->n_logit_rows++] = static_cast<int32_t>(row.step_row);
 }
 
-Status StepRunner::run(std::span<const GroupInput> groups, std::vector<GroupOutput>& outputs) {
+Status StepRunner::run(std::span<const GroupInput> groups, std::vector<GroupOutput>& outputs,
+                       const std::function<void()>& meanwhile) {
   outputs.assign(groups.size(), {});
   fill_table(groups, outputs);
+  mask(groups, outputs);
   TURBO_ASSIGN(const CompiledStep* step, plans_.get(table_->n_rows, table_->n_logit_rows));
   const turbo_arch_pack& pack = *parts_.pack.api;
   AbiError failure;
+  if (!pack.sync) meanwhile();
   TURBO_RETURN_IF_ERROR(failure.check(pack.run(parts_.pack.self, step->plan, table_, failure.out()), "engine step"));
+  if (pack.sync) meanwhile();
   tap_views_.clear();
   for (const uint32_t tap : step->program.taps) {
     turbo_view view{};
@@ -126,6 +131,20 @@ Status StepRunner::read_logits(const CompiledStep& step) {
                        "copying logits");
 }
 
+// Sampled rows lie by group: the row after the last token, then those after its draft nodes.
+void StepRunner::mask(std::span<const GroupInput> groups, std::vector<GroupOutput>& outputs) {
+  masks_.begin(*table_);
+  std::vector<uint32_t> row_of_node;
+  for (uint32_t i = 0; i < sampled_.size();) {
+    const uint32_t group = sampled_[i].group, root = i++;
+    row_of_node.clear();
+    while (i < sampled_.size() && sampled_[i].group == group) row_of_node.push_back(i++);
+    const sched::Sequence& sequence = *groups[group].group->sequence;
+    outputs[group].status = masks_.add(*groups[group].request, static_cast<uint32_t>(sequence.tokens.size()) - sequence.n_prompt,
+                                       root, groups[group].draft, row_of_node);
+  }
+}
+
 Status StepRunner::sample(std::span<const GroupInput> groups, std::vector<GroupOutput>& outputs) {
   SamplingArrays& arrays = *arrays_;
   uint32_t n_top = 0;
@@ -137,10 +156,7 @@ Status StepRunner::sample(std::span<const GroupInput> groups, std::vector<GroupO
   arrays.begin(groups.size(), sampled_.size(), n_top);
   for (const GroupInput& input : groups) arrays.add_request(*input.request, *input.group->sequence, input.seed);
   for (const LogitRow& row : sampled_) {
-    const Request& request = *groups[row.group].request;
     arrays.add_row(row.group, row.position + 1);
-    if (row.position + 1 < groups[row.group].group->sequence->n_prompt + request.min_tokens)
-      arrays.ban(request.end_tokens, parts_.config->vocab_size);
     if (row.node < 0) continue;
     for (const uint32_t node : groups[row.group].draft->path(static_cast<uint32_t>(row.node)))
       arrays.add_path_token(groups[row.group].draft->tokens[node]);
@@ -149,16 +165,17 @@ Status StepRunner::sample(std::span<const GroupInput> groups, std::vector<GroupO
   turbo_sample args = arrays.args(parts_.config->vocab_size, any_logprobs);
   args.logits = static_cast<const float*>(logits_.data);
   args.logit_stride = logits_.stride[0] / sizeof(float);
+  if (table_->masked) {
+    args.mask = table_->mask;
+    args.mask_stride = table_->mask_words;
+  }
   AbiError failure;
   TURBO_RETURN_IF_ERROR(failure.check(parts_.sampler->sample(parts_.sampler_self, &args, failure.out()), "sampler"));
 
   for (uint32_t i = 0; i < sampled_.size(); ++i) {
     GroupOutput& output = outputs[sampled_[i].group];
     const Request& request = *groups[sampled_[i].group].request;
-    if (const Status status = arrays.row_status(i, parts_.config->vocab_size); !status.is_ok()) {
-      Status& slot = sampled_[i].node < 0 ? output.status : output.draft_status;
-      if (slot.is_ok()) slot = status;
-    }
+    output.faults.push_back(arrays.row_status(i, parts_.config->vocab_size));
     output.drawn.push_back(arrays.token(i, request.logprobs, request.n_top_logprobs));
   }
   return Status::ok();

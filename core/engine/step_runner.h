@@ -3,11 +3,13 @@
 // Owns the step table, the compiled plans and the arrays the sampler reads. Knows nothing of requests' lives.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 
 #include "engine/plan_cache.h"
 #include "engine/request.h"
+#include "engine/row_masks.h"
 #include "sched/planner.h"
 #include "spec/draft_tree.h"
 
@@ -21,10 +23,10 @@ struct GroupInput {
 };
 
 struct GroupOutput {
-  Status status;             // of drawing after the last token; others are not affected
-  Status draft_status;       // first fault of drawing after a draft node; matters only if that node is accepted
+  Status status;             // of the group as a whole: its token mask failed; other groups are not affected
   uint32_t first_row = 0;    // step row of the group's first token
   std::vector<Token> drawn;  // [0] after the last token, [1 + i] after draft node i; empty when nothing was due
+  std::vector<Status> faults;  // per drawn token; not ok: its id is -1. not_found: no token was allowed
   std::vector<Token> scores; // prompt_logprobs: token first + 1 + i given those before it
   std::vector<std::span<const float>> logits;  // prompt_logits: rows of the scores, borrowed until the next run
 };
@@ -37,8 +39,9 @@ class StepRunner {
   StepRunner(const StepRunner&) = delete;
   StepRunner& operator=(const StepRunner&) = delete;
 
-  /// All groups of a step. A failure here is the device's and fails every request of the step.
-  Status run(std::span<const GroupInput> groups, std::vector<GroupOutput>& outputs);
+  /// All groups of a step. A failure here is the device's and fails every request of the step. On device tiers
+  /// `meanwhile` runs while the device computes; where run is synchronous it runs before.
+  Status run(std::span<const GroupInput> groups, std::vector<GroupOutput>& outputs, const std::function<void()>& meanwhile);
 
   /// Tap views of the last run, {rows, n_embd}.
   const std::vector<turbo_view>& taps() const { return tap_views_; }
@@ -61,6 +64,7 @@ class StepRunner {
   void fill_blocks(const kv::SequenceBlocks& blocks, uint32_t sequence_index);
   uint32_t add_row(int32_t token, uint32_t position, uint32_t slot, uint32_t sequence_index);
   Status read_logits(const CompiledStep& step);
+  void mask(std::span<const GroupInput> groups, std::vector<GroupOutput>& outputs);
   Status sample(std::span<const GroupInput> groups, std::vector<GroupOutput>& outputs);
   void score(std::span<const GroupInput> groups, std::vector<GroupOutput>& outputs);
 
@@ -72,6 +76,7 @@ class StepRunner {
   std::vector<float> logits_copy_;  // of scored rows, when logits are in device memory
   std::vector<turbo_view> tap_views_;
   std::unique_ptr<SamplingArrays> arrays_;
+  RowMasks masks_;
 };
 
 }  // namespace turbo::engine

@@ -254,6 +254,9 @@ void add_remaining_rows(std::vector<KeySpec>& table) {
                                                                "Rows that one engine step may compute."));
   table.push_back(row<&P::engine, &P::Engine::prefill_chunk>("engine.prefill_chunk", integer(1, 65536),
                                                              "Prompt tokens of one request in one engine step."));
+  table.push_back(row<&P::engine, &P::Engine::step_ms>(
+      "engine.step_ms", duration(1, "none"),
+      "Longest step that prompts may cause, so that running streams keep their rhythm; none puts no bound."));
   table.push_back(row<&P::engine, &P::Engine::prefix_cache>("engine.prefix_cache", boolean(),
                                                             "Reuse the KV cache of equal prompt beginnings."));
   table.push_back(row<&P::plugins, &P::Plugins::paths>("plugins.paths", path(KeyKind::path_list),

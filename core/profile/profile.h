@@ -92,6 +92,7 @@ struct Profile {
     bool expose_slot_prompts = false;
     bool expose_paths = false;
     bool allow_cache_flush = false;
+    std::filesystem::path prefix_dir;  // where clients may save and restore prefixes; empty = nowhere
     bool reload_on_device_loss = false;
     bool web_page = true;
   } server;
@@ -100,6 +101,7 @@ struct Profile {
     int max_running = 32;       // requests computed at once
     int max_step_tokens = 512;  // row budget of one engine step
     int prefill_chunk = 128;    // most prompt rows of one request in one step
+    uint64_t step_ms = 100;     // how long prompts may make one step while others stream; 0 = no bound
     bool prefix_cache = true;
   } engine;
 

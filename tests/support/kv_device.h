@@ -5,6 +5,8 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
+#include <map>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -17,6 +19,7 @@ struct KvDevice {
   bool fail_pack = false;
   std::vector<std::pair<int32_t, int32_t>> packed;                           // (open id, block id), in order
   std::vector<std::tuple<int32_t, uint32_t, int32_t, uint32_t>> moved_rows;  // source block and row, then destination
+  std::map<std::pair<uint32_t, int32_t>, unsigned char> written;             // (form, id): last byte of kv_write
   uint32_t pools_alive = 0;
   uint32_t open_blocks_made = 0;
 
@@ -49,6 +52,15 @@ inline const turbo_arch_pack* kv_device_api() {
         return TURBO_INTERNAL;
       }
       device.packed.emplace_back(open, block);
+      return TURBO_OK;
+    };
+    a.kv_read = [](void* self, turbo_kv_pool*, int32_t id, uint32_t form, void* dst, uint64_t bytes, turbo_error*) -> turbo_status {
+      const auto found = KvDevice::of(self).written.find({form, id});
+      std::memset(dst, found == KvDevice::of(self).written.end() ? static_cast<int>(id) : found->second, bytes);
+      return TURBO_OK;
+    };
+    a.kv_write = [](void* self, turbo_kv_pool*, int32_t id, uint32_t form, const void* src, uint64_t bytes, turbo_error*) -> turbo_status {
+      KvDevice::of(self).written[{form, id}] = static_cast<const unsigned char*>(src)[bytes - 1];
       return TURBO_OK;
     };
     a.kv_move_row = [](void* self, turbo_kv_pool*, int32_t from, uint32_t from_row, int32_t to, uint32_t to_row,

@@ -114,7 +114,7 @@ class KvCheck {
 
 StepTable::StepTable(const turbo_step_caps& caps) : turbo_step_table{} {
   if (caps.rows == 0 || caps.rows > kMaxRows || caps.sequences > kMaxRows || caps.logit_rows > kMaxRows ||
-      uint64_t{caps.sequences} * caps.blocks_per_sequence > kMaxEntries || uint64_t{caps.rows} * caps.path > kMaxEntries)
+      uint64_t{caps.logit_rows} * caps.mask_words > kMaxEntries || uint64_t{caps.sequences} * caps.blocks_per_sequence > kMaxEntries || uint64_t{caps.rows} * caps.path > kMaxEntries)
     throw Failure(TURBO_INVALID_ARGUMENT, "step table: " + std::to_string(caps.rows) + " rows, " + std::to_string(caps.sequences) +
                                               " sequences of " + std::to_string(caps.blocks_per_sequence) + " blocks, paths of " +
                                               std::to_string(caps.path) + " are out of range");
@@ -139,6 +139,9 @@ StepTable::StepTable(const turbo_step_caps& caps) : turbo_step_table{} {
   open_table = take(blocks);
   logit_row = take(caps.logit_rows);
   std::fill(block_table, block_table + 2 * blocks, -1);
+  masks_.assign(uint64_t{caps.logit_rows} * caps.mask_words, 0);
+  mask = masks_.empty() ? nullptr : masks_.data();
+  mask_words = caps.mask_words;
   made_ = *this;
 }
 
@@ -147,7 +150,7 @@ void StepTable::check_shape() const {
       block_capacity != made_.block_capacity || path_capacity != made_.path_capacity || token != made_.token ||
       position != made_.position || row_seq != made_.row_seq || slot != made_.slot || path_length != made_.path_length ||
       path != made_.path || committed != made_.committed || block_table != made_.block_table || open_table != made_.open_table ||
-      logit_row != made_.logit_row)
+      logit_row != made_.logit_row || mask != made_.mask || mask_words != made_.mask_words)
     refuse("its capacities or arrays were replaced");
 }
 

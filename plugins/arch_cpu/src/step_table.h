@@ -17,6 +17,7 @@ struct StepTable : turbo_step_table {
 
  private:
   std::vector<int32_t> storage_;
+  std::vector<uint32_t> masks_;
   turbo_step_table made_{};
 };
 

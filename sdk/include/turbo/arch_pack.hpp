@@ -21,7 +21,8 @@ class HostStepTable {
   explicit HostStepTable(const turbo_step_caps& caps) {
     const uint64_t rows = caps.rows, sequences = caps.sequences;
     const uint64_t paths = rows * caps.path, blocks = sequences * caps.blocks_per_sequence;
-    if (paths > kMaxEntries || blocks > kMaxEntries || rows > kMaxEntries || sequences > kMaxEntries || caps.logit_rows > kMaxEntries)
+    const uint64_t masks = TURBO_HAS(&caps, mask_words) ? uint64_t{caps.logit_rows} * caps.mask_words : 0;
+    if (paths > kMaxEntries || blocks > kMaxEntries || masks > kMaxEntries || rows > kMaxEntries || sequences > kMaxEntries || caps.logit_rows > kMaxEntries)
       throw Failure(TURBO_RESOURCE_EXHAUSTED, "step table: more than 2^30 entries");
     table_.struct_size = sizeof table_;
     table_.row_capacity = caps.rows;
@@ -43,6 +44,10 @@ class HostStepTable {
     table_.open_table = take(blocks);
     table_.logit_row = take(caps.logit_rows);
     std::fill_n(table_.block_table, 2 * blocks, -1);
+    if (masks == 0) return;
+    masks_.reset(new uint32_t[masks]());
+    table_.mask = masks_.get();
+    table_.mask_words = caps.mask_words;
   }
   turbo_step_table* get() { return &table_; }
   /// The owner of a table that get() handed out.
@@ -54,6 +59,7 @@ class HostStepTable {
  private:
   turbo_step_table table_{};  // first: of() relies on it
   std::unique_ptr<int32_t[]> storage_;
+  std::unique_ptr<uint32_t[]> masks_;
 };
 
 template <typename T>

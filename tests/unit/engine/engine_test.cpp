@@ -8,6 +8,7 @@
 
 #include "collector.h"
 #include "fake_pack.h"
+#include "scripted_drafter.h"
 
 namespace turbo::engine::testing {
 namespace {
@@ -31,74 +32,6 @@ EngineLimits limits(uint32_t context = 1024) {
   limits.max_step_rows = 96;
   limits.prefill_chunk = 80;
   return limits;
-}
-
-// A drafter that proposes trees holding the right continuation on some branch, scripted by a seed.
-struct ScriptedDrafter {
-  std::map<uint32_t, std::vector<int32_t>> history;
-  std::mt19937 rng{7};
-  int mode = 0;  // 0 trees, 1 chains, 2 garbage tokens, 3 errors, 4 too many nodes, 5 pending
-  uint64_t proposals = 0;
-  bool wrong_history = false;
-
-  static ScriptedDrafter& of(void* self) { return *static_cast<ScriptedDrafter*>(self); }
-
-  void fill(turbo_proposal& proposal) {
-    ++proposals;
-    const std::vector<int32_t>& tokens = history[proposal.sequence];
-    const uint32_t capacity = proposal.max_slots - 1;
-    std::vector<int32_t> path = tokens;
-    int32_t parent = -1;
-    for (uint32_t n = 0; n < capacity;) {
-      const bool right = rng() % 4 != 0;
-      const int32_t want = greedy(path);
-      if (mode == 0 && rng() % 2) {  // a wrong sibling first
-        proposal.tokens[n] = (want + 1) % kVocab;
-        proposal.parents[n] = parent;
-        if (++n == capacity) break;
-      }
-      proposal.tokens[n] = right ? want : (want + 2) % kVocab;
-      proposal.parents[n] = parent;
-      path.push_back(proposal.tokens[n]);
-      parent = static_cast<int32_t>(n++);
-      proposal.n = n;
-    }
-    proposal.n = capacity;
-    if (mode == 2) proposal.tokens[0] = 5000;
-    if (mode == 4) proposal.n = capacity + 50;
-  }
-};
-
-const turbo_drafter* scripted_api() {
-  static const turbo_drafter api = [] {
-    turbo_drafter d{};
-    d.struct_size = sizeof d;
-    d.needs = [](void*, turbo_drafter_needs* needs, turbo_error*) -> turbo_status {
-      needs->max_slots = 12;
-      needs->wants_prompt = 1;
-      return TURBO_OK;
-    };
-    d.open = [](void* self, uint32_t sequence, turbo_error*) -> turbo_status {
-      ScriptedDrafter::of(self).history[sequence].clear();
-      return TURBO_OK;
-    };
-    d.close = [](void* self, uint32_t sequence) { ScriptedDrafter::of(self).history.erase(sequence); };
-    d.observe = [](void* self, uint32_t sequence, const turbo_observation* o, turbo_error*) -> turbo_status {
-      auto& history = ScriptedDrafter::of(self).history[sequence];
-      if (o->position != history.size()) ScriptedDrafter::of(self).wrong_history = true;
-      history.insert(history.end(), o->tokens, o->tokens + o->n_tokens);
-      return TURBO_OK;
-    };
-    d.poll = [](void* self, turbo_proposal* proposals, uint32_t n, turbo_error*) -> turbo_status {
-      ScriptedDrafter& drafter = ScriptedDrafter::of(self);
-      if (drafter.mode == 3) return TURBO_INTERNAL;
-      if (drafter.mode == 5) return TURBO_PENDING;
-      for (uint32_t i = 0; i < n; ++i) drafter.fill(proposals[i]);
-      return TURBO_OK;
-    };
-    return d;
-  }();
-  return &api;
 }
 
 }  // namespace
@@ -158,7 +91,8 @@ TEST(Engine, RandomMixesOfRequestsGiveWhatEachGivesAlone) {
     }
     EXPECT_TRUE(engine->drain(5000));
     EXPECT_EQ(engine->snapshot().kv_blocks_used, 0u);
-    EXPECT_EQ(model.cache->n_reserved(), 0u);
+    EXPECT_TRUE(model.cache->check_idle());
+    EXPECT_EQ(engine->snapshot().leaks, 0u);
     EXPECT_FALSE(drafter.wrong_history);
     EXPECT_GT(drafter.proposals, 100u);
     EXPECT_EQ(model.pack.violation, "");

@@ -17,6 +17,7 @@ model::StepProgram build_fake(const model::ModelConfig&, const model::WeightSet&
 struct OwnedTable {
   turbo_step_table table;
   std::vector<int32_t> token, position, row_seq, slot, path_length, path, committed, block_table, open_table, logit_row;
+  std::vector<uint32_t> mask;
 };
 
 turbo_arch_pack make_api() {
@@ -49,6 +50,21 @@ turbo_arch_pack make_api() {
     form[size_t(dst) * 64 + dst_row] = form[size_t(src) * 64 + src_row];
     return TURBO_OK;
   };
+  api.kv_read = [](void* self, turbo_kv_pool*, int32_t id, uint32_t form, void* dst, uint64_t bytes, turbo_error* error) -> turbo_status {
+    FakePack& pack = FakePack::of(self);
+    const bool open = form == TURBO_KV_FORM_OPEN;
+    if (bytes != (open ? 64 * 8 : 64 * 4)) return FakePack::fail(error, "kv_read: wrong size");
+    std::memset(dst, 0, bytes);
+    std::memcpy(dst, (open ? pack.open : pack.packed).data() + size_t(id) * 64, 64 * 4);
+    return TURBO_OK;
+  };
+  api.kv_write = [](void* self, turbo_kv_pool*, int32_t id, uint32_t form, const void* src, uint64_t bytes, turbo_error* error) -> turbo_status {
+    FakePack& pack = FakePack::of(self);
+    const bool open = form == TURBO_KV_FORM_OPEN;
+    if (bytes != (open ? 64 * 8 : 64 * 4)) return FakePack::fail(error, "kv_write: wrong size");
+    std::memcpy((open ? pack.open : pack.packed).data() + size_t(id) * 64, src, 64 * 4);
+    return TURBO_OK;
+  };
   api.table_create = [](void*, const turbo_step_caps* caps, turbo_step_table** out, turbo_error*) -> turbo_status {
     auto* owned = new OwnedTable;
     const auto array = [](std::vector<int32_t>& v, size_t n) { return v.assign(n, -1), v.data(); };
@@ -64,6 +80,9 @@ turbo_arch_pack make_api() {
     t.block_table = array(owned->block_table, size_t{caps->sequences} * caps->blocks_per_sequence);
     t.open_table = array(owned->open_table, size_t{caps->sequences} * caps->blocks_per_sequence);
     t.logit_row = array(owned->logit_row, caps->logit_rows);
+    owned->mask.assign(size_t{caps->logit_rows} * caps->mask_words, 0x5a5a5a5a);
+    t.mask = owned->mask.data();
+    t.mask_words = caps->mask_words;
     *out = &t;
     return TURBO_OK;
   };
@@ -147,6 +166,7 @@ EngineParts FakeModel::parts() const {
   parts.drafter_self = drafter_self;
   parts.draft_slots = draft_slots;
   parts.drafter_name = "scripted";
+  parts.cache_fingerprint = [this] { return fingerprint; };
   return parts;
 }
 

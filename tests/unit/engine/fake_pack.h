@@ -122,6 +122,7 @@ struct FakeModel {
   const turbo_drafter* drafter = nullptr;
   void* drafter_self = nullptr;
   uint32_t draft_slots = 0;
+  std::string fingerprint = std::string(64, 'f');
 };
 
 }  // namespace turbo::engine::testing

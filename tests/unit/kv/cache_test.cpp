@@ -32,42 +32,31 @@ TEST(KvCache, ThePoolIsFreedWithTheCache) {
   EXPECT_EQ(device.pools_alive, 0u);
 }
 
-TEST(KvCache, PromisesNeverExceedThePool) {
+TEST(KvCache, GrowingTakesBlocksUntilThePoolIsEmpty) {
   KvDevice device;
-  auto cache = make_cache(device, 4);
+  auto cache = make_cache(device, 3);
   SequenceBlocks a, b;
-  EXPECT_TRUE(cache->reserve(a, 129));  // 3 blocks
-  EXPECT_FALSE(cache->reserve(b, 65));
-  EXPECT_TRUE(cache->reserve(b, 64));
-  EXPECT_EQ(cache->n_reserved(), 4u);
-  EXPECT_EQ(cache->n_used(), 0u) << "a promise takes no block yet";
-  cache->release(a);
-  EXPECT_EQ(cache->n_reserved(), 1u);
-}
-
-TEST(KvCache, GrowingStaysInsideThePromise) {
-  KvDevice device;
-  auto cache = make_cache(device, 8);
-  SequenceBlocks a;
-  ASSERT_TRUE(cache->reserve(a, 100));
   EXPECT_TRUE(cache->grow(a, 1));
   EXPECT_EQ(a.packed.size(), 1u);
   EXPECT_TRUE(cache->grow(a, 64));
   EXPECT_EQ(a.packed.size(), 1u);
   EXPECT_TRUE(cache->grow(a, 128));
   EXPECT_EQ(a.packed.size(), 2u);
-  EXPECT_FALSE(cache->grow(a, 129).is_ok());
-  EXPECT_EQ(cache->n_used(), 2u);
+  EXPECT_FALSE(cache->grow(b, 128)) << "one block is left";
+  EXPECT_EQ(b.packed.size(), 1u) << "what was got stays";
+  EXPECT_EQ(cache->n_used(), 3u);
   cache->release(a);
+  EXPECT_TRUE(cache->grow(b, 128));
+  cache->release(b);
   EXPECT_EQ(cache->n_used(), 0u);
-  EXPECT_TRUE(a.packed.empty());
+  EXPECT_TRUE(b.packed.empty());
+  EXPECT_TRUE(cache->check_idle());
 }
 
 TEST(KvCache, OneFormIsNeverPacked) {
   KvDevice device;
   auto cache = make_cache(device, 4);
   SequenceBlocks a;
-  ASSERT_TRUE(cache->reserve(a, 256));
   ASSERT_TRUE(cache->grow(a, 256));
   EXPECT_TRUE(cache->commit(a, 256));
   EXPECT_TRUE(device.packed.empty());
@@ -83,7 +72,6 @@ TEST(KvCache, AClosedBlockIsPackedOnceAndGivesItsOpenFormBack) {
   EXPECT_TRUE(cache->step_stays_in_block());
   EXPECT_EQ(cache->n_open_blocks(), 2u);
   SequenceBlocks a;
-  ASSERT_TRUE(cache->reserve(a, 200));
   ASSERT_TRUE(cache->grow(a, 64));
   const int32_t open = a.open[0], block = a.packed[0];
   EXPECT_TRUE(cache->commit(a, 63));
@@ -106,9 +94,8 @@ TEST(KvCache, SinksKeepTheirOpenForm) {
   device.one_form = false;
   device.sinks = 65;  // positions 0..64: blocks 0 and 1
   auto cache = make_cache(device, 8, 1);
-  EXPECT_EQ(cache->n_open_blocks(), 4u);
+  EXPECT_EQ(cache->n_open_blocks(), 6u) << "two to write, two sinks, and as many sinks for the prefix tree";
   SequenceBlocks a;
-  ASSERT_TRUE(cache->reserve(a, 256));
   for (uint32_t end = 64; end <= 256; end += 64) {
     ASSERT_TRUE(cache->grow(a, end));
     ASSERT_TRUE(cache->commit(a, end));
@@ -120,7 +107,6 @@ TEST(KvCache, SinksKeepTheirOpenForm) {
   EXPECT_EQ(a.open[3], -1);
   cache->release(a);
   // Every open block came back: the same walk works again.
-  ASSERT_TRUE(cache->reserve(a, 256));
   for (uint32_t end = 64; end <= 256; end += 64) {
     ASSERT_TRUE(cache->grow(a, end));
     ASSERT_TRUE(cache->commit(a, end));
@@ -133,7 +119,6 @@ TEST(KvCache, AFailedPackIsTheCallersError) {
   device.fail_pack = true;
   auto cache = make_cache(device, 4, 1);
   SequenceBlocks a;
-  ASSERT_TRUE(cache->reserve(a, 64));
   ASSERT_TRUE(cache->grow(a, 64));
   const Status status = cache->commit(a, 64);
   EXPECT_FALSE(status.is_ok());
@@ -148,8 +133,7 @@ TEST(KvCache, RowsMoveInTheFormThatIsWritten) {
     device.one_form = one_form;
     auto cache = make_cache(device, 4, 1);
     SequenceBlocks a;
-    ASSERT_TRUE(cache->reserve(a, 128));
-    ASSERT_TRUE(cache->grow(a, 128));
+      ASSERT_TRUE(cache->grow(a, 128));
     const std::vector<int32_t>& ids = one_form ? a.packed : a.open;
     EXPECT_TRUE(cache->move_row(a, 66, 63));
     ASSERT_EQ(device.moved_rows.size(), 1u);
@@ -166,6 +150,151 @@ TEST(KvCache, BytesAreThoseOfTheForms) {
   auto cache = make_cache(device, 8, 3);
   EXPECT_EQ(cache->pool_bytes(), 8u * 1024 + 6u * 4096);
   EXPECT_EQ(cache->bytes_per_token(), 1024u / 64);
+}
+
+namespace {
+
+std::vector<int32_t> tokens_from(int32_t first, uint32_t n) {
+  std::vector<int32_t> tokens(n);
+  for (uint32_t i = 0; i < n; ++i) tokens[i] = first + static_cast<int32_t>(i);
+  return tokens;
+}
+// A sequence that computed all of its tokens.
+SequenceBlocks computed(KvCache& cache, const std::vector<int32_t>& tokens, const char* salt = "") {
+  SequenceBlocks blocks;
+  cache.share(blocks, salt);
+  cache.adopt(blocks, tokens, static_cast<uint32_t>(tokens.size()));
+  while (blocks.committed < tokens.size()) {
+    const uint32_t end = std::min<uint32_t>(static_cast<uint32_t>(tokens.size()), (blocks.committed / 64 + 1) * 64);
+    EXPECT_TRUE(cache.grow(blocks, end));
+    EXPECT_TRUE(cache.commit(blocks, end));
+    cache.publish(blocks, tokens);
+  }
+  return blocks;
+}
+
+}  // namespace
+
+TEST(KvCache, ClosedBlocksAreAdoptedAndTheOpenOneIsNot) {
+  KvDevice device;
+  auto cache = make_cache(device, 8);
+  const auto tokens = tokens_from(0, 150);
+  SequenceBlocks a = computed(*cache, tokens), b;
+  cache->share(b, "");
+  EXPECT_EQ(cache->adopt(b, tokens, 149), 128u);
+  EXPECT_EQ(b.packed, std::vector<int32_t>(a.packed.begin(), a.packed.begin() + 2));
+  EXPECT_EQ(cache->n_used(), 3u) << "shared, not copied";
+  EXPECT_EQ(cache->adopt(b, tokens, 149), 128u) << "asking again changes nothing";
+  cache->release(a);
+  EXPECT_EQ(cache->n_used(), 2u);
+  cache->release(b);
+  EXPECT_EQ(cache->n_cached(), 2u);
+  EXPECT_TRUE(cache->check_idle());
+}
+
+TEST(KvCache, AHitEndsAtTheLimitAndAtTheFirstDifference) {
+  KvDevice device;
+  auto cache = make_cache(device, 8);
+  auto tokens = tokens_from(0, 192);
+  SequenceBlocks a = computed(*cache, tokens), b, c, d;
+  cache->share(b, "");
+  EXPECT_EQ(cache->adopt(b, tokens, 191), 128u) << "the last token's row must run";
+  tokens[100] = 7;
+  cache->share(c, "");
+  EXPECT_EQ(cache->adopt(c, tokens, 191), 64u);
+  cache->share(d, "another tenant");
+  EXPECT_EQ(cache->adopt(d, tokens_from(0, 192), 191), 0u);
+  for (SequenceBlocks* blocks : {&a, &b, &c, &d}) cache->release(*blocks);
+  EXPECT_TRUE(cache->check_idle());
+}
+
+TEST(KvCache, EqualBlocksComputedTwiceAreKeptOnce) {
+  KvDevice device;
+  auto cache = make_cache(device, 8);
+  const auto tokens = tokens_from(3, 64);
+  SequenceBlocks a, b;
+  for (SequenceBlocks* blocks : {&a, &b}) {
+    cache->share(*blocks, "");
+    ASSERT_TRUE(cache->grow(*blocks, 64));
+    ASSERT_TRUE(cache->commit(*blocks, 64));
+  }
+  EXPECT_EQ(cache->n_used(), 2u);
+  cache->publish(a, tokens);
+  cache->publish(b, tokens);
+  EXPECT_EQ(cache->n_used(), 1u);
+  EXPECT_EQ(a.packed, b.packed);
+  cache->release(a);
+  cache->release(b);
+  EXPECT_EQ(cache->flush(), 1u);
+  EXPECT_EQ(cache->n_used(), 0u);
+}
+
+TEST(KvCache, GrowingEvictsTheLeastRecentlyUsedLeafFirst) {
+  KvDevice device;
+  auto cache = make_cache(device, 5);
+  const auto old_tokens = tokens_from(0, 128), new_tokens = tokens_from(500, 128);
+  SequenceBlocks a = computed(*cache, old_tokens);
+  cache->release(a);
+  SequenceBlocks b = computed(*cache, new_tokens);
+  cache->release(b);
+  EXPECT_EQ(cache->n_cached(), 4u);
+  EXPECT_EQ(cache->n_available(), 5u);
+  SequenceBlocks c;
+  ASSERT_TRUE(cache->grow(c, 128));  // one free, one evicted
+  SequenceBlocks old_again, new_again;
+  cache->share(old_again, "");
+  cache->share(new_again, "");
+  EXPECT_EQ(cache->adopt(old_again, old_tokens, 128), 64u) << "the older chain lost its leaf";
+  EXPECT_EQ(cache->adopt(new_again, new_tokens, 128), 128u);
+  EXPECT_FALSE(cache->grow(c, 192)) << "what sequences hold is never evicted";
+  for (SequenceBlocks* blocks : {&c, &old_again, &new_again}) cache->release(*blocks);
+  EXPECT_TRUE(cache->check_idle());
+}
+
+TEST(KvCache, SinksAreSharedInBothForms) {
+  KvDevice device;
+  device.one_form = false;
+  device.sinks = 4;
+  auto cache = make_cache(device, 8, 2);
+  const auto tokens = tokens_from(0, 128);
+  SequenceBlocks a = computed(*cache, tokens), b;
+  cache->share(b, "");
+  EXPECT_EQ(cache->adopt(b, tokens, 128), 128u);
+  EXPECT_EQ(b.open, a.open);
+  EXPECT_GE(b.open[0], 0);
+  EXPECT_EQ(b.open[1], -1);
+  cache->release(a);
+  cache->release(b);
+  // However many prompts left their sinks in the tree, new ones get open blocks.
+  for (int32_t i = 1; i < 40; ++i) {
+    SequenceBlocks next = computed(*cache, tokens_from(i * 1000, 128));
+    cache->release(next);
+  }
+  EXPECT_TRUE(cache->check_idle());
+}
+
+TEST(KvCache, BlocksGoOutAndComeBackWithTheirBytes) {
+  KvDevice device;
+  device.one_form = false;
+  device.sinks = 1;
+  auto cache = make_cache(device, 8, 2);
+  const auto tokens = tokens_from(0, 128);
+  SequenceBlocks a = computed(*cache, tokens);
+  std::vector<std::byte> first(cache->bytes_of(0)), second(cache->bytes_of(1));
+  EXPECT_EQ(first.size(), 1024u + 4096u);
+  EXPECT_EQ(second.size(), 1024u);
+  EXPECT_TRUE(cache->read_block(a.packed[0], a.open[0], first));
+  EXPECT_FALSE(cache->read_block(a.packed[1], a.open[1], first).is_ok()) << "a wrong size is refused";
+  SequenceBlocks b;
+  cache->share(b, "restored");
+  EXPECT_TRUE(cache->restore_block(b, std::span(tokens).first<64>(), first));
+  EXPECT_FALSE(cache->restore_block(b, std::span(tokens).last<64>(), first).is_ok());
+  EXPECT_TRUE(cache->restore_block(b, std::span(tokens).last<64>(), second));
+  EXPECT_EQ(b.committed, 128u);
+  EXPECT_EQ(device.written.size(), 3u);
+  cache->release(a);
+  cache->release(b);
+  EXPECT_TRUE(cache->check_idle());
 }
 
 }  // namespace turbo::kv

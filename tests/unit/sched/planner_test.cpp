@@ -113,35 +113,139 @@ TEST(Planner, ADraftGivesWayToOtherSequencesTokens) {
   EXPECT_EQ(plan_step(running, budget).groups[0].n_draft, 0u);
 }
 
-TEST(Admit, FirstComeFirstServed) {
-  testing::KvDevice device;
-  auto cache = std::move(kv::KvCache::create(testing::kv_device_api(), &device, {1, 1, 1, 1, 4, 8})).value();
-  Sequence small = make_sequence(1, 64, 0), large = make_sequence(2, 200, 56), tiny = make_sequence(3, 1, 1);
-  std::deque<Sequence*> waiting{&small, &large, &tiny};
-  std::vector<Sequence*> running;
+TEST(Planner, AShortPromptDoesNotWaitForALongOne) {
+  Sequence first = make_sequence(1, 5000, 10), second = make_sequence(2, 20, 10);
+  std::vector<Sequence*> running{&first, &second};
   Budget budget;
-  EXPECT_EQ(admit(waiting, running, *cache, budget), 1u) << "the large one must wait for blocks, and no one passes it";
-  EXPECT_EQ(waiting.size(), 2u);
-  cache->release(small.blocks);
-  EXPECT_EQ(admit(waiting, running, *cache, budget), 1u);
-  EXPECT_EQ(running.back(), &large);
-  cache->release(large.blocks);
-  EXPECT_EQ(admit(waiting, running, *cache, budget), 1u);
+  budget.max_prompt_rows = 64;
+  const StepPlan plan = plan_step(running, budget);
+  ASSERT_EQ(plan.groups.size(), 2u);
+  EXPECT_EQ(plan.groups[0].n_tokens, 32u);
+  EXPECT_EQ(plan.groups[1].n_tokens, 20u);
+  budget.max_prompt_rows = 48;
+  first.tokens.resize(3);
+  EXPECT_EQ(plan_step(running, budget).groups[1].n_tokens, 20u) << "what the first leaves goes to the second";
 }
 
-TEST(Admit, NoMoreThanMayRun) {
+TEST(Planner, PromptsThatGetNoRowsComeForwardInTime) {
+  std::vector<std::unique_ptr<Sequence>> owned;
+  std::vector<Sequence*> running;
+  for (uint64_t i = 0; i < 12; ++i) {
+    owned.push_back(std::make_unique<Sequence>(make_sequence(i, 1u << 20, 10)));
+    running.push_back(owned.back().get());
+  }
+  Budget budget;
+  budget.max_prompt_rows = 16;
+  for (int step = 0; step < 400; ++step)
+    for (const RowGroup& group : plan_step(running, budget).groups) group.sequence->computed += group.n_tokens;
+  for (const Sequence* sequence : running) EXPECT_GT(sequence->computed, 0u) << sequence->id;
+}
+
+TEST(Planner, EqualPromptsComputeTheirSharedBlockOnce) {
   testing::KvDevice device;
-  auto cache = std::move(kv::KvCache::create(testing::kv_device_api(), &device, {1, 1, 1, 1, 64, 8})).value();
-  std::vector<Sequence> sequences;
-  for (uint64_t i = 0; i < 5; ++i) sequences.push_back(make_sequence(i, 10, 10));
-  std::deque<Sequence*> waiting;
-  for (Sequence& sequence : sequences) waiting.push_back(&sequence);
+  auto cache = std::move(kv::KvCache::create(testing::kv_device_api(), &device, {1, 1, 1, 1, 16, 8})).value();
+  Sequence a = make_sequence(1, 130, 10), b = make_sequence(2, 130, 10), other = make_sequence(3, 130, 10);
+  other.tokens[5] = 9;
+  std::vector<Sequence*> running{&a, &b, &other};
+  for (Sequence* sequence : running) cache->share(sequence->blocks, "");
+  Budget budget;
+  const StepPlan plan = plan_step(running, budget);
+  ASSERT_EQ(plan.groups.size(), 2u);
+  EXPECT_EQ(plan.groups[0].sequence, &a);
+  EXPECT_EQ(plan.groups[1].sequence, &other);
+  // Once the block is there, b takes it and goes on alone.
+  ASSERT_TRUE(cache->grow(a.blocks, 128));
+  ASSERT_TRUE(cache->commit(a.blocks, 128));
+  cache->publish(a.blocks, a.tokens);
+  a.computed = 128;
+  b.computed = cache->adopt(b.blocks, b.tokens, b.adoptable());
+  EXPECT_EQ(b.computed, 128u);
+  EXPECT_EQ(plan_step(running, budget).groups.size(), 3u) << "the tails are short: each computes its own";
+  for (Sequence* sequence : running) cache->release(sequence->blocks);
+}
+
+class AdmitTest : public ::testing::Test {
+ protected:
+  void make(uint32_t n_blocks) { cache = std::move(kv::KvCache::create(testing::kv_device_api(), &device, {1, 1, 1, 1, n_blocks, 8})).value(); }
+  Sequence* add(uint64_t id, uint32_t n_prompt, int32_t priority = 0) {
+    owned.push_back(std::make_unique<Sequence>(make_sequence(id, n_prompt, 10)));
+    owned.back()->tokens.assign(n_prompt, static_cast<int32_t>(id));
+    owned.back()->priority = priority;
+    waiting.push(owned.back().get());
+    return owned.back().get();
+  }
+  std::vector<Sequence*> admit_all() { return admit(waiting, running, *cache, shares, budget); }
+  void TearDown() override {
+    for (const auto& sequence : owned) cache->release(sequence->blocks);
+    EXPECT_TRUE(cache->check_idle());
+  }
+  testing::KvDevice device;
+  std::unique_ptr<kv::KvCache> cache;
+  std::vector<std::unique_ptr<Sequence>> owned;
+  WaitingQueue waiting;
+  ClientShares shares;
   std::vector<Sequence*> running;
   Budget budget;
+};
+
+TEST_F(AdmitTest, TheFirstInLineIsNotPassed) {
+  make(4);
+  Sequence* small = add(1, 64);
+  Sequence* large = add(2, 200);
+  Sequence* tiny = add(3, 1);
+  EXPECT_EQ(admit_all(), std::vector<Sequence*>{small});
+  ASSERT_TRUE(cache->grow(small->blocks, 64));
+  EXPECT_TRUE(admit_all().empty()) << "the large one must wait for blocks";
+  cache->release(small->blocks);
+  running.clear();
+  EXPECT_EQ(admit_all(), std::vector<Sequence*>{large});
+  EXPECT_EQ(waiting.size(), 1u);
+  EXPECT_EQ(waiting.all()[0], tiny);
+}
+
+TEST_F(AdmitTest, NoMoreThanMayRunAndInRankOrder) {
+  make(64);
+  for (uint64_t i = 0; i < 5; ++i) add(i, 10, static_cast<int32_t>(i % 2));
   budget.max_running = 3;
-  EXPECT_EQ(admit(waiting, running, *cache, budget), 3u);
+  EXPECT_EQ(admit_all().size(), 3u);
+  ASSERT_EQ(running.size(), 3u);
+  EXPECT_EQ(running[0]->id, 1u);
+  EXPECT_EQ(running[1]->id, 3u);
+  EXPECT_EQ(running[2]->id, 0u);
   EXPECT_EQ(waiting.size(), 2u);
-  EXPECT_EQ(cache->n_reserved(), 3u);
+}
+
+TEST_F(AdmitTest, WhatIsCachedNeedsNoNewBlocks) {
+  make(5);
+  const std::vector<int32_t> prompt(200, 1);
+  kv::SequenceBlocks earlier;
+  cache->share(earlier, "");
+  ASSERT_TRUE(cache->grow(earlier, 192));
+  ASSERT_TRUE(cache->commit(earlier, 192));
+  cache->publish(earlier, prompt);
+  Sequence* runs = add(2, 1);
+  EXPECT_EQ(admit_all(), std::vector<Sequence*>{runs});
+  ASSERT_TRUE(cache->grow(runs->blocks, 1));
+  cache->release(earlier);
+  Sequence* hit = add(1, 200);  // 4 blocks, 3 of them cached; 1 is free, and one is the headroom
+  EXPECT_TRUE(admit_all().empty());
+  EXPECT_TRUE(hit->blocks.packed.empty()) << "waiting keeps no blocks";
+  cache->release(runs->blocks);
+  running.clear();
+  EXPECT_EQ(admit_all(), std::vector<Sequence*>{hit});
+  EXPECT_EQ(hit->computed, 192u);
+}
+
+TEST(Victim, TheLowestInRankThatHoldsBlocks) {
+  Sequence high = make_sequence(9, 1, 1), old = make_sequence(1, 1, 1), young = make_sequence(2, 1, 1), empty = make_sequence(3, 1, 1);
+  high.priority = 1;
+  std::vector<Sequence*> running{&high, &old, &young, &empty};
+  EXPECT_EQ(choose_victim(running), nullptr);
+  for (Sequence* sequence : {&high, &old, &young}) sequence->blocks.packed.push_back(0);
+  EXPECT_EQ(choose_victim(running), &young);
+  young.blocks.packed.clear();
+  old.blocks.packed.clear();
+  EXPECT_EQ(choose_victim(running), &high);
 }
 
 }  // namespace turbo::sched

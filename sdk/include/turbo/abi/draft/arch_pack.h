@@ -65,6 +65,8 @@ typedef struct turbo_kv_bytes {
 typedef struct turbo_step_caps {
   uint32_t struct_size;
   uint32_t rows, sequences, logit_rows, blocks_per_sequence, path;
+  uint32_t mask_words; /* of a logit row's token mask: (vocabulary + 31) / 32; 0 = no masks */
+  uint32_t reserved;
 } turbo_step_caps;
 
 typedef struct turbo_arch_pack {

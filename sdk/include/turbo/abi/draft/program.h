@@ -146,6 +146,11 @@ typedef struct turbo_step_table {
   int32_t* open_table;  /* same shape: open block ids; unused (-1) for codecs whose open form is packed */
   /* per logit row */
   int32_t* logit_row;   /* step row that gives logits */
+  /* Token masks, [logit_capacity][mask_words], for the sampler: bit t % 32 of word t / 32 set = token t may be drawn
+   * from that logit row. Null when mask_words is 0. Read only when `masked` is 1; plans never read it. */
+  uint32_t* mask;
+  uint32_t mask_words;
+  uint32_t masked;
 } turbo_step_table;
 
 #ifdef __cplusplus

@@ -1,0 +1,120 @@
+// The engine's inside, shared by engine.cpp (verbs, intake, loop), schedule.cpp (who runs, which rows), advance.cpp
+// (what a step changed) and prefix_store.cpp (saved prefixes). Engine thread only, but for the members marked so.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <random>
+#include <thread>
+#include <unordered_map>
+
+#include "engine/engine.h"
+#include "engine/mailbox.h"
+#include "engine/speculator.h"
+#include "engine/step_runner.h"
+#include "kv/prefix_file.h"
+#include "sched/pace.h"
+
+namespace turbo::engine {
+
+uint64_t now_ns();  // steady
+inline double seconds(uint64_t ns) { return static_cast<double>(ns) * 1e-9; }
+
+// A request from its arrival to its end.
+struct Live {
+  sched::Sequence sequence;
+  Request request;
+  std::shared_ptr<Listener> listener;  // null: finished
+  uint64_t seed = 0;
+  uint64_t submitted_ns = 0, admitted_ns = 0, first_token_ns = 0, last_token_ns = 0;
+  uint32_t n_generated = 0;
+  uint32_t n_cached = 0;     // prompt positions taken from the prefix cache
+  uint32_t n_scored = 0;     // prompt rows whose scores were told
+  uint32_t n_counted = 0;    // prompt positions that the metrics have seen
+  uint32_t n_preemptions = 0;
+  spec::DraftTree draft;
+  Speculation speculation;
+  bool drafting = false;     // has a drafter session
+  uint32_t n_observed = 0;   // tokens that the session has seen
+};
+
+// Something to tell a listener once the next step is on its way.
+struct Event {
+  std::shared_ptr<Listener> listener;
+  std::vector<Token> tokens;
+  std::optional<Finish> finish;
+};
+
+struct Engine::Impl {
+  Impl(EngineParts parts, const EngineLimits& limits, Speculator speculator)
+      : parts(std::move(parts)), limits(limits), metrics(this->parts.drafter_name), speculator(std::move(speculator)),
+        mailbox(limits.max_queue) {}
+
+  // engine.cpp
+  void loop();
+  void accept(Mailbox::Mail& mail);
+  void accept_one(Submission& submission);
+  void expire_deadlines();
+  void deliver();
+  void publish();
+  void check_idle();
+  /// [any thread but the engine's] Run `task` on the engine thread and wait. False when the engine ended.
+  bool ask(const std::function<void()>& task);
+
+  // prefix_store.cpp
+  /// [any] What a saved prefix must agree with.
+  kv::PrefixHeader prefix_header() const;
+
+  // schedule.cpp
+  void admit();
+  void begin_running(Live& request);
+  void preempt(sched::Sequence& sequence);
+  void adopt_late();
+  void adopted(Live& request, uint32_t before);
+  void propose();
+  bool make_room(sched::Sequence& sequence, uint64_t slots);
+  void prepare(const sched::StepPlan& plan);
+  void step();
+
+  // advance.cpp
+  void apply(const sched::RowGroup& group, GroupOutput& output);
+  void tell_scores(Live& live, const sched::RowGroup& group, const GroupOutput& output);
+  Status emit(Live& live, const sched::RowGroup& group, GroupOutput& output);
+  void count(Live& live, const sched::RowGroup& group, const spec::Acceptance& acceptance, size_t n_emitted);
+  Status compact(Live& live, uint32_t root, const spec::Acceptance& acceptance);
+  void observe(Live& live, const sched::RowGroup& group, uint32_t first_row, const spec::Acceptance* acceptance);
+  void finish(Live& live, FinishReason reason, Status status = {}, int32_t stop_token = -1);
+  void remove_finished();
+
+  EngineParts parts;
+  EngineLimits limits;
+  Metrics metrics;  // [any]
+  Speculator speculator;
+  std::unique_ptr<StepRunner> runner;
+  Mailbox mailbox;  // [any]
+  sched::Budget budget;
+  sched::StepPace pace;
+  sched::ClientShares shares;
+
+  std::unordered_map<uint64_t, std::unique_ptr<Live>> live;
+  sched::WaitingQueue waiting;
+  std::vector<sched::Sequence*> running;  // by rank
+  std::vector<uint64_t> finished;
+  std::vector<GroupInput> inputs;
+  std::vector<GroupOutput> outputs;
+  std::vector<Event> outbox;
+  std::random_device entropy;
+  uint32_t n_prefix_files = 0;  // being saved or restored: they hold blocks without a request
+  bool idle_checked = true;
+
+  std::atomic<uint64_t> next_id{1};
+  std::atomic<uint32_t> n_running{0}, n_blocks_used{0}, n_blocks_cached{0}, n_alive{0};
+  std::atomic<uint64_t> n_steps{0}, n_preemptions{0}, n_leaks{0};
+  std::mutex idle_mutex;
+  std::condition_variable idle;
+  std::thread thread;
+};
+
+}  // namespace turbo::engine
