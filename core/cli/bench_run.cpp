@@ -1,8 +1,11 @@
 #include "cli/bench_run.h"
 
 #include <algorithm>
+#include <chrono>
+#include <cmath>
 #include <condition_variable>
 #include <mutex>
+#include <thread>
 
 namespace turbo::cli {
 namespace {
@@ -32,6 +35,7 @@ engine::Request make_request(const BenchCase& what, const std::vector<int32_t>& 
   for (uint32_t i = 0; i < n; ++i) request.prompt.push_back(text[(i + size_t{salt} * 97) % text.size()]);
   request.max_tokens = what.gen_tokens ? what.gen_tokens : 1;
   request.sampling.temperature = 0;
+  request.use_prefix_cache = false;  // what is timed must be computed
   return request;
 }
 
@@ -39,9 +43,65 @@ struct Timing {
   double tokens_per_second, ms_per_step;
 };
 
+using Clock = std::chrono::steady_clock;
+double ms_between(Clock::time_point from, Clock::time_point to) { return std::chrono::duration<double, std::milli>(to - from).count(); }
+
+// One client's request, timed as the client sees it.
+struct TimedWaiter : Waiter {
+  void on_tokens(std::span<const engine::Token> tokens) override {
+    const Clock::time_point now = Clock::now();
+    if (n_tokens == 0) first_ms = ms_between(sent, now);
+    else gaps_ms.insert(gaps_ms.end(), tokens.size(), ms_between(last, now) / static_cast<double>(tokens.size()));
+    n_tokens += tokens.size();
+    last = now;
+  }
+  const Clock::time_point sent = Clock::now();
+  Clock::time_point last;
+  size_t n_tokens = 0;
+  double first_ms = 0;
+  std::vector<double> gaps_ms;
+};
+
+struct Load {
+  std::vector<double> first_ms, gaps_ms;
+};
+
+// Closed loop: every client sends its next request when the last one is answered.
+Result<Timing> load_once(engine::Runtime& runtime, const BenchCase& what, const std::vector<int32_t>& text, uint32_t salt, Load& load) {
+  std::mutex mutex;
+  Status failure;
+  double tokens = 0;
+  uint64_t steps = runtime.engine().snapshot().steps;
+  std::vector<std::thread> clients;
+  const Clock::time_point begin = Clock::now();
+  for (uint32_t client = 0; client < what.concurrency; ++client)
+    clients.emplace_back([&, client] {
+      for (uint32_t i = 0; i < kRequestsPerClient; ++i) {
+        auto waiter = std::make_shared<TimedWaiter>();
+        engine::Request request = make_request(what, text, (salt * what.concurrency + client) * kRequestsPerClient + i);
+        request.client = client;
+        const auto id = runtime.engine().submit(std::move(request), waiter);
+        const Status status = id ? waiter->wait().status : id.status();
+        std::lock_guard lock(mutex);
+        if (!status.is_ok()) {
+          failure = status;
+          return;
+        }
+        tokens += static_cast<double>(waiter->n_tokens);
+        load.first_ms.push_back(waiter->first_ms);
+        load.gaps_ms.insert(load.gaps_ms.end(), waiter->gaps_ms.begin(), waiter->gaps_ms.end());
+      }
+    });
+  for (std::thread& client : clients) client.join();
+  TURBO_RETURN_IF_ERROR(failure);
+  const double ms = ms_between(begin, Clock::now());
+  steps = runtime.engine().snapshot().steps - steps;
+  return Timing{tokens * 1e3 / ms, ms / static_cast<double>(std::max<uint64_t>(1, steps))};
+}
+
 Result<Timing> time_once(engine::Runtime& runtime, const BenchCase& what, const std::vector<int32_t>& text, uint32_t salt,
                          engine::Speculation& speculation) {
-  const uint32_t rows = std::max({1u, what.batch, what.concurrency});
+  const uint32_t rows = std::max(1u, what.batch);
   std::vector<std::shared_ptr<Waiter>> waiters;
   for (uint32_t i = 0; i < rows; ++i) {
     waiters.push_back(std::make_shared<Waiter>());
@@ -85,6 +145,13 @@ Spread spread_of(std::vector<double> values) {
   return {n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2, values.front(), values.back()};
 }
 
+Quantiles quantiles_of(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  if (values.empty()) return {};
+  const auto at = [&](double share) { return values[static_cast<size_t>(std::ceil(share * static_cast<double>(values.size()))) - 1]; };
+  return {at(0.50), at(0.99)};
+}
+
 std::string BenchCase::name() const {
   std::string name = gen_tokens ? fmt::format("tg{}", gen_tokens) : fmt::format("pp{}", prompt_tokens);
   if (depth) name += fmt::format("@d{}", depth);
@@ -98,15 +165,21 @@ Result<BenchResult> run_case(engine::Runtime& runtime, const BenchCase& what, ui
   result.what = what;
   result.reps = reps;
   engine::Speculation warm_up;
-  TURBO_RETURN_IF_ERROR(time_once(runtime, what, text, 0, warm_up).status());
+  Load load, warm_load;
+  const auto once = [&](uint32_t salt, engine::Speculation& speculation, Load& seen) {
+    return what.concurrency ? load_once(runtime, what, text, salt, seen) : time_once(runtime, what, text, salt, speculation);
+  };
+  TURBO_RETURN_IF_ERROR(once(0, warm_up, warm_load).status());
   std::vector<double> speeds, steps;
   for (uint32_t i = 0; i < reps; ++i) {
-    TURBO_ASSIGN(const Timing timing, time_once(runtime, what, text, i + 1, result.speculation));
+    TURBO_ASSIGN(const Timing timing, once(i + 1, result.speculation, load));
     speeds.push_back(timing.tokens_per_second);
     steps.push_back(timing.ms_per_step);
   }
   result.tokens_per_second = spread_of(speeds);
   result.ms_per_step = spread_of(steps);
+  result.first_token_ms = quantiles_of(load.first_ms);
+  result.inter_token_ms = quantiles_of(load.gaps_ms);
   result.bytes_read_per_token = bytes_per_token(runtime, what);
   return result;
 }

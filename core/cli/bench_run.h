@@ -12,7 +12,14 @@ struct Spread {
 };
 Spread spread_of(std::vector<double> values);
 
-/// One row of the benchmark: prefill when gen_tokens is 0, else decode after `depth` tokens in `batch` rows at once.
+struct Quantiles {
+  double p50 = 0, p99 = 0;
+};
+/// Nearest rank; zeros for no values.
+Quantiles quantiles_of(std::vector<double> values);
+
+/// One row of the benchmark: prefill when gen_tokens is 0; decode after `depth` tokens in `batch` rows at once; or, with
+/// `concurrency`, that many clients who each send prompt after prompt and wait for the answers.
 struct BenchCase {
   uint32_t prompt_tokens = 0, gen_tokens = 0, depth = 0, batch = 1, concurrency = 0;
   std::string name() const;
@@ -22,9 +29,13 @@ struct BenchResult {
   BenchCase what;
   uint32_t reps = 0;
   Spread tokens_per_second, ms_per_step;
+  Quantiles first_token_ms, inter_token_ms;  // with concurrency
   double bytes_read_per_token = 0;
   engine::Speculation speculation;  // of all repetitions
 };
+
+/// Requests that a client sends in one repetition of a concurrency case.
+inline constexpr uint32_t kRequestsPerClient = 2;
 
 /// `text` is repeated to fill prompts; tokens inside the vocabulary. One warm-up, then `reps` timed repetitions.
 Result<BenchResult> run_case(engine::Runtime& runtime, const BenchCase& what, uint32_t reps, const std::vector<int32_t>& text);

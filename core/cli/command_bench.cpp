@@ -58,6 +58,8 @@ nlohmann::ordered_json to_json(const Spread& spread) {
   return {{"median", spread.median}, {"min", spread.min}, {"max", spread.max}};
 }
 
+nlohmann::ordered_json to_json(const Quantiles& quantiles) { return {{"p50", quantiles.p50}, {"p99", quantiles.p99}}; }
+
 nlohmann::ordered_json to_json(const BenchResult& r, const std::string& drafter) {
   return {{"test", r.what.name()},
           {"prompt_tokens", r.what.prompt_tokens},
@@ -68,8 +70,10 @@ nlohmann::ordered_json to_json(const BenchResult& r, const std::string& drafter)
           {"reps", r.reps},
           {"tokens_per_second", to_json(r.tokens_per_second)},
           {"ms_per_step", to_json(r.ms_per_step)},
+          {"first_token_ms", to_json(r.first_token_ms)},
+          {"inter_token_ms", to_json(r.inter_token_ms)},
           {"bytes_read_per_token", r.bytes_read_per_token},
-          {"bandwidth_gb_s", r.what.gen_tokens ? r.bytes_read_per_token / (r.ms_per_step.median * 1e6) : 0.0},
+          {"bandwidth_gb_s", r.what.gen_tokens && !r.what.concurrency ? r.bytes_read_per_token / (r.ms_per_step.median * 1e6) : 0.0},
           {"speculation", speculation_json(r.speculation, drafter)}};
 }
 
@@ -105,7 +109,9 @@ Status write_svg(const std::string& path, const std::vector<BenchResult>& result
 void print_row(const BenchResult& r) {
   fmt::print("{:<18} {:>10.2f} tokens/s  ({:.2f} to {:.2f})  {:>9.3f} ms/step{}\n", r.what.name(), r.tokens_per_second.median,
              r.tokens_per_second.min, r.tokens_per_second.max, r.ms_per_step.median,
-             r.what.gen_tokens ? fmt::format("  {:.1f} GB/s", r.bytes_read_per_token / (r.ms_per_step.median * 1e6)) : "");
+             r.what.concurrency ? fmt::format("  first token {:.0f} / {:.0f} ms, then {:.1f} / {:.1f} ms (p50 / p99)", r.first_token_ms.p50,
+                                              r.first_token_ms.p99, r.inter_token_ms.p50, r.inter_token_ms.p99)
+             : r.what.gen_tokens ? fmt::format("  {:.1f} GB/s", r.bytes_read_per_token / (r.ms_per_step.median * 1e6)) : "");
   std::fflush(stdout);
 }
 

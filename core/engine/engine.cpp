@@ -174,14 +174,14 @@ void Engine::Impl::loop() {
       step();
     }
     remove_finished();
+    publish();  // first, so that who hears of an end finds it in the numbers
     if (running.empty()) deliver();
-    publish();
   }
   for (auto& [id, request] : live) finish(*request, FinishReason::cancelled);
   remove_finished();
+  publish();
   deliver();
   check_idle();
-  publish();
 }
 
 void Engine::Impl::accept(Mailbox::Mail& mail) {

@@ -6,36 +6,10 @@
 
 #include <random>
 
-#include "collector.h"
-#include "fake_pack.h"
+#include "requests.h"
 #include "scripted_drafter.h"
 
 namespace turbo::engine::testing {
-namespace {
-
-std::vector<int32_t> random_prompt(std::mt19937& rng, uint32_t n) {
-  std::vector<int32_t> prompt(n);
-  for (int32_t& token : prompt) token = static_cast<int32_t>(rng() % kVocab);
-  return prompt;
-}
-Request greedy_request(std::vector<int32_t> prompt, uint32_t max_tokens) {
-  Request request;
-  request.prompt = std::move(prompt);
-  request.max_tokens = max_tokens;
-  request.sampling.temperature = 0;
-  return request;
-}
-EngineLimits limits(uint32_t context = 1024) {
-  EngineLimits limits;
-  limits.context = context;
-  limits.max_running = 8;
-  limits.max_step_rows = 96;
-  limits.prefill_chunk = 80;
-  return limits;
-}
-
-}  // namespace
-
 TEST(Engine, GreedyDecodingEqualsTheDefinition) {
   FakeModel model(64, 8);
   auto engine = std::move(Engine::start(model.parts(), limits())).value();

@@ -96,7 +96,8 @@ turbo_arch_pack make_api() {
   api.run = [](void* self, turbo_plan* plan, turbo_step_table* table, turbo_error* error) -> turbo_status {
     const auto& shape = *reinterpret_cast<FakePlan*>(plan);
     FakePack& pack = FakePack::of(self);
-    if (pack.slow_run_us) std::this_thread::sleep_for(std::chrono::microseconds(pack.slow_run_us));
+    if (const int wait = pack.slow_run_us + pack.row_us * static_cast<int>(table->n_rows); wait > 0)
+      std::this_thread::sleep_for(std::chrono::microseconds(wait));
     if (table->n_rows > shape.max_rows || table->n_logit_rows > shape.max_logit_rows) return FakePack::fail(error, "over the plan's bucket");
     return pack.run(*table, error);
   };

@@ -54,7 +54,8 @@ struct FakePack {
   uint32_t sinks = 0;
   std::atomic<int> fail_runs{0};
   std::atomic<turbo_status> fail_status{TURBO_INTERNAL};
-  std::atomic<int> slow_run_us{0};
+  std::atomic<int> slow_run_us{0};  // per step
+  std::atomic<int> row_us{0};       // per row
   std::vector<int32_t> packed, open;  // [block][64] token ids
   std::vector<float> logits;
   uint64_t steps = 0, largest_step = 0;

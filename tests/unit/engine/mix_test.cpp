@@ -7,9 +7,7 @@
 #include <random>
 #include <thread>
 
-#include "collector.h"
-#include "engine/engine.h"
-#include "fake_pack.h"
+#include "requests.h"
 #include "scripted_drafter.h"
 
 namespace turbo::engine::testing {
