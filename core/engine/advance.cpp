@@ -1,4 +1,6 @@
 // What a step changed: tokens accepted, cache committed and published, listeners and drafter told, requests ended.
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 
 #include "engine/impl.h"
@@ -152,10 +154,30 @@ void Engine::Impl::finish(Live& request, FinishReason reason, Status status, int
   finish.timings.generate_ns = request.first_token_ns ? request.last_token_ns - request.first_token_ns : 0;
   finish.speculation = std::move(request.speculation);
   finish.preemptions = request.n_preemptions;
+  if (finish.status.code() == Code::device_lost && !std::exchange(lost, true)) {
+    // Known before any listener hears of it.
+    spdlog::error("the compute device was lost: {}", finish.status.message());
+    mailbox.close(finish.status);
+    std::lock_guard lock(failure_mutex);
+    failure = finish.status;
+  }
   if (reason == FinishReason::cancelled) metrics.cancelled.Increment();
   metrics.request_seconds.Observe(seconds(now - request.submitted_ns));
   finished.push_back(request.sequence.id);
   outbox.push_back({std::exchange(request.listener, nullptr), {}, std::move(finish)});
+}
+
+// Nothing can be computed any more: also what still waited, or came in meanwhile.
+void Engine::Impl::fail_all() {
+  std::function<void(const Status&)> action;
+  {
+    std::lock_guard lock(failure_mutex);
+    action = std::exchange(failure_action, nullptr);
+  }
+  for (auto& [id, request] : live) finish(*request, FinishReason::failed, failure);
+  if (!action) return;
+  deliver();  // the listeners hear of it first
+  action(failure);
 }
 
 void Engine::Impl::remove_finished() {

@@ -124,6 +124,22 @@ bool Engine::Impl::ask(const std::function<void()>& task) {
   }
 }
 
+Status Engine::failure() const {
+  std::lock_guard lock(impl_->failure_mutex);
+  return impl_->failure;
+}
+
+void Engine::on_failure(std::function<void(const Status&)> action) {
+  {
+    std::lock_guard lock(impl_->failure_mutex);
+    if (impl_->failure.is_ok()) {
+      impl_->failure_action = std::move(action);
+      return;
+    }
+  }
+  action(failure());
+}
+
 Result<std::vector<RequestInfo>> Engine::requests(bool with_prompts) {
   std::vector<RequestInfo> all;
   const bool asked = impl_->ask([&] {
@@ -167,12 +183,13 @@ void Engine::Impl::loop() {
     if (mail.stop) break;
     if (calm && !idle_checked) check_idle();
     expire_deadlines();
-    admit();
-    if (!running.empty()) {
+    if (!lost) admit();
+    if (!lost && !running.empty()) {
       adopt_late();
       propose();
       step();
     }
+    if (lost) fail_all();
     remove_finished();
     publish();  // first, so that who hears of an end finds it in the numbers
     if (running.empty()) deliver();

@@ -59,6 +59,13 @@ class Engine {
   /// by themselves.
   bool drain(uint64_t timeout_ms);
 
+  /// [any thread] Ok, or why the engine has stopped for good: the device was lost. What ran has failed with it then, and
+  /// submit() refuses with it.
+  Status failure() const;
+  /// [any thread] Called once when that happens, after the listeners, on the engine thread (at once on this one if it
+  /// has happened). Must return quickly and call nothing of the engine but failure().
+  void on_failure(std::function<void(const Status&)> action);
+
   /// [any thread] The live requests, oldest first. Waits for the running step. cancelled: the engine ended.
   Result<std::vector<RequestInfo>> requests(bool with_prompts);
 

@@ -58,6 +58,7 @@ struct Engine::Impl {
   void accept_one(Submission& submission);
   void expire_deadlines();
   void deliver();
+  void fail_all();
   void publish();
   void check_idle();
   /// [any thread but the engine's] Run `task` on the engine thread and wait. False when the engine ended.
@@ -112,6 +113,10 @@ struct Engine::Impl {
   std::atomic<uint64_t> next_id{1};
   std::atomic<uint32_t> n_running{0}, n_blocks_used{0}, n_blocks_cached{0}, n_alive{0};
   std::atomic<uint64_t> n_steps{0}, n_preemptions{0}, n_leaks{0};
+  std::mutex failure_mutex;
+  Status failure;                                     // guarded by failure_mutex; written on the engine thread
+  std::function<void(const Status&)> failure_action;  // guarded by failure_mutex
+  bool lost = false;                                  // a request failed for good; engine thread
   std::mutex idle_mutex;
   std::condition_variable idle;
   std::thread thread;

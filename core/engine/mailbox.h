@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "engine/request.h"
@@ -31,10 +32,10 @@ class Mailbox {
 
   explicit Mailbox(uint32_t max_queue) : max_queue_(max_queue) {}
 
-  /// [any] Fails with resource_exhausted when max_queue requests wait, with cancelled while draining.
+  /// [any] Fails with resource_exhausted when max_queue requests wait, with close()'s reason after it.
   Status submit(Submission submission) {
     std::lock_guard lock(mutex_);
-    if (draining_ || mail_.stop) return Status(Code::cancelled, "the engine is shutting down");
+    if (draining_ || mail_.stop) return refusal_;
     if (n_waiting_ >= max_queue_)
       return error(Code::resource_exhausted, "queue full: {} requests are waiting", n_waiting_).with_hint("try again later");
     ++n_waiting_;
@@ -55,9 +56,10 @@ class Mailbox {
     changed_.notify_one();
     return true;
   }
-  void close() {
+  /// The first reason given stays.
+  void close(Status why = Status(Code::cancelled, "the engine is shutting down")) {
     std::lock_guard lock(mutex_);
-    draining_ = true;
+    if (!std::exchange(draining_, true)) refusal_ = std::move(why);
   }
   void stop() {
     std::lock_guard lock(mutex_);
@@ -97,6 +99,7 @@ class Mailbox {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   Mail mail_;
+  Status refusal_{Code::cancelled, "the engine is shutting down"};
   uint32_t n_waiting_ = 0;
   bool draining_ = false;
 };
