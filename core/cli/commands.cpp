@@ -9,6 +9,7 @@
 #include <iostream>
 #include <iterator>
 
+#include "base/log.h"
 #include "base/nearest.h"
 #include "cli/signals.h"
 
@@ -134,8 +135,7 @@ std::optional<profile::Profile> load_profile(const Arguments& arguments, int& ex
   }
   std::string level = profile->log.level;
   spdlog::set_level(spdlog::level::from_str(level == "warning" ? "warn" : level));
-  if (profile->log.format == "json")
-    spdlog::set_pattern(R"({"time":"%Y-%m-%dT%H:%M:%S.%e%z","level":"%l","message":"%v"})");
+  set_log_format(profile->log.format == "json" ? LogFormat::json : LogFormat::text);
   if (!arguments.style.quiet)
     for (const std::string& note : profile->adjustments) spdlog::warn("{}", note);
   return std::move(*profile);
@@ -252,7 +252,7 @@ int run_words(std::vector<std::string> tokens) {
 int run_command_line(int argc, char** argv) {
   // Logs go to stderr: stdout carries results.
   spdlog::set_default_logger(spdlog::stderr_logger_mt("turbo"));
-  spdlog::set_pattern("%H:%M:%S.%e %^%l%$ %v");
+  set_log_format(LogFormat::text);
   std::signal(SIGPIPE, SIG_IGN);
 
   const std::vector<std::string> tokens(argv + std::min(argc, 1), argv + argc);

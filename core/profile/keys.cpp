@@ -242,6 +242,8 @@ void add_server_rows(std::vector<KeySpec>& table) {
                                                     "Show file paths in /props and similar routes."));
   table.push_back(row<&P::server, &S::allow_cache_flush>("server.allow_cache_flush", boolean(),
                                                          "Let clients drop the prefix cache with /flush_cache."));
+  table.push_back(row<&P::server, &S::prefix_dir>("server.prefix_dir", path(),
+                                                  "Folder where clients may save and restore prefixes; none keeps /prefix off."));
   table.push_back(row<&P::server, &S::reload_on_device_loss>(
       "server.reload_on_device_loss", boolean(), "Load the model again when the device was lost, instead of exiting."));
   table.push_back(row<&P::server, &S::web_page>("server.web_page", boolean(), "Serve the small page at /."));

@@ -57,12 +57,25 @@ bool origin_allowed(const HttpRequest& request, const AccessRules& rules) {
   return is_loopback_name(host_name(authority)) || (host && lower(authority) == lower(*host));
 }
 
-bool key_valid(const HttpRequest& request, const AccessRules& rules) {
+namespace {
+
+std::string_view given_key(const HttpRequest& request) {
   std::string_view given;
   if (const std::string* header = request.header("authorization")) {
     if (lower(std::string_view(*header).substr(0, 7)) == "bearer ") given = std::string_view(*header).substr(7);
   }
   if (const std::string* header = request.header("x-api-key"); header && given.empty()) given = *header;
+  return given;
+}
+
+}  // namespace
+
+uint64_t client_of(const HttpRequest& request, const AccessRules& rules) {
+  return std::hash<std::string_view>()(rules.keys.empty() ? std::string_view(request.peer) : given_key(request));
+}
+
+bool key_valid(const HttpRequest& request, const AccessRules& rules) {
+  const std::string_view given = given_key(request);
   bool valid = false;
   for (const std::string& key : rules.keys) valid |= !key.empty() && equal_in_constant_time(key, given);
   return valid;

@@ -24,4 +24,7 @@ bool origin_allowed(const HttpRequest& request, const AccessRules& rules);
 /// A valid key in Authorization: Bearer or x-api-key. Takes the same time whatever the key is.
 bool key_valid(const HttpRequest& request, const AccessRules& rules);
 
+/// Whose request it is, for sharing the machine evenly: by API key where keys are set, else by address.
+uint64_t client_of(const HttpRequest& request, const AccessRules& rules);
+
 }  // namespace turbo::server

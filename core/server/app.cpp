@@ -1,10 +1,9 @@
 #include "server/app.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <thread>
 
+#include "base/log.h"
 #include "server/chat.h"
 #include "server/completions.h"
 
@@ -51,6 +50,10 @@ const std::vector<App::Route>& App::routes() {
       {"/metrics", P::none, "GET", "metrics", &App::metrics},
       {"/props", P::none, "GET", "props", &App::props},
       {"/slots", P::none, "GET", "slots", &App::slots},
+      {"/abort_request", P::none, "POST", "cancel", &App::abort_request},
+      {"/flush_cache", P::none, "POST", "flush_cache", &App::flush_cache},
+      {"/prefix/save", P::none, "POST", "prefix", &App::save_prefix},
+      {"/prefix/restore", P::none, "POST", "prefix", &App::restore_prefix},
       {"/version", P::none, "GET", "version", &App::version},
       {"/", P::none, "GET", "page", &App::page, true, true},
   };
@@ -98,7 +101,7 @@ void App::handle(const std::shared_ptr<Exchange>& exchange) {
   try {
     dispatch(exchange);
   } catch (const std::exception& e) {
-    spdlog::error("{}: {}", exchange->request().id, e.what());
+    log_request(spdlog::level::err, exchange->request().id, "{}", e.what());
     exchange->respond(error_response(ApiError::internal()));
   }
 }
@@ -115,7 +118,7 @@ void App::dispatch(const std::shared_ptr<Exchange>& exchange) {
   const Route* route = path && !request.refusal ? find_route(*path, tail) : nullptr;
   exchange->on_answer([this, name = route ? route->name : "other", id = request.id](int status) {
     count(name, status);
-    spdlog::debug("{}: {} {}", id, name, status);
+    log_request(spdlog::level::debug, id, "{} {}", name, status);
   });
 
   if (request.refusal) return respond(exchange, ApiError{request.refusal->status, request.refusal->code, request.refusal->message, {}, {}});
@@ -168,8 +171,8 @@ void App::hand_over(const Call& call, const Route& route) {
 }
 
 // [worker]
-App::Outcome App::compute(const Route& route, std::string text, const Backend& backend, const std::atomic<bool>& gone) try {
-  Result<Json> body = parse_json(text, profile_.server.json_depth_limit);
+App::Outcome App::compute(const Route& route, std::string text, Backend& backend, const std::atomic<bool>& gone) try {
+  Result<Json> body = std::string_view(route.method) == "GET" ? Json::object() : parse_json(text, profile_.server.json_depth_limit);
   std::string().swap(text);
   if (!body) return ApiError{400, "invalid_json", body.status().message(), {}, {}};
   if (!body->is_object()) return ApiError::invalid_type("", "a JSON object");
@@ -183,15 +186,18 @@ App::Outcome App::compute(const Route& route, std::string text, const Backend& b
 void App::deliver(const std::shared_ptr<Exchange>& exchange, const std::shared_ptr<Backend>& backend, Outcome outcome) try {
   if (const auto* error = std::get_if<ApiError>(&outcome)) return respond(exchange, *error);
   if (auto* json = std::get_if<std::string>(&outcome)) return respond_text(exchange, std::move(*json));
-  generate(exchange, backend, std::move(std::get<GenerationPlan>(outcome)));
+  GenerationPlan& plan = std::get<GenerationPlan>(outcome);
+  const uint64_t client = client_of(exchange->request(), access_);
+  for (GenerationPlan::Part& part : plan.parts) part.request.client = client;
+  generate(exchange, backend, std::move(plan));
 } catch (const std::exception& e) {
-  spdlog::error("{}: {}", exchange->request().id, e.what());
+  log_request(spdlog::level::err, exchange->request().id, "{}", e.what());
   exchange->respond(error_response(ApiError::internal()));
 }
 
 void App::respond(const std::shared_ptr<Exchange>& exchange, const ApiError& error) {
   if (error.status >= 500 && error.status != 501 && error.status != 503)
-    spdlog::error("{}: {} {}", exchange->request().id, error.status, error.message);
+    log_request(spdlog::level::err, exchange->request().id, "{} {}", error.status, error.message);
   exchange->respond(error_response(error));
 }
 
@@ -263,13 +269,16 @@ App::Outcome App::completions(const Work& work) { return widened(plan_completion
 
 void App::not_supported(Call& call) { respond(call.exchange, ApiError::not_supported("this route")); }
 
-App::Outcome App::cancel(const Work& work) {
-  static const std::vector<Field> table{{.name = "id", .types = kString, .required = true}};
+App::Outcome App::cancel(const Work& work) { return cancel_by(work, "id"); }
+App::Outcome App::abort_request(const Work& work) { return cancel_by(work, "rid"); }
+
+App::Outcome App::cancel_by(const Work& work, const char* field) {
+  const std::vector<Field> table{{.name = field, .types = kString, .required = true}};
   if (auto error = check_fields(work.body, table)) return std::move(*error);
   std::shared_ptr<Generation> generation;
   {
     std::lock_guard lock(mutex_);
-    const auto found = generations_.find(work.body["id"].get<std::string>());
+    const auto found = generations_.find(get_string(work.body, field));
     if (found != generations_.end()) generation = found->second.lock();
   }
   return to_text(Json{{"cancelled", generation && generation->cancel()}});

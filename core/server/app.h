@@ -6,6 +6,7 @@
 #include <prometheus/registry.h>
 
 #include <atomic>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -47,7 +48,7 @@ class App {
   // What a worker computes from.
   struct Work {
     const Json& body;
-    const Backend& backend;
+    Backend& backend;
     const std::atomic<bool>& gone;  // set when the client leaves: the outcome no longer matters
   };
   // What it computes: a JSON answer, a generation to begin, or a refusal.
@@ -60,7 +61,7 @@ class App {
   void respond(const std::shared_ptr<Exchange>& exchange, const Json& body);
   void respond_text(const std::shared_ptr<Exchange>& exchange, std::string json);
   void hand_over(const Call& call, const Route& route);
-  Outcome compute(const Route& route, std::string body, const Backend& backend, const std::atomic<bool>& gone);
+  Outcome compute(const Route& route, std::string body, Backend& backend, const std::atomic<bool>& gone);
   void deliver(const std::shared_ptr<Exchange>& exchange, const std::shared_ptr<Backend>& backend, Outcome outcome);
   void add_cors(const std::shared_ptr<Exchange>& exchange);
   void preflight(const std::shared_ptr<Exchange>& exchange, const Route* route);
@@ -76,12 +77,18 @@ class App {
   Outcome detokenize(const Work& work);
   Outcome apply_template(const Work& work);
   Outcome cancel(const Work& work);
+  Outcome abort_request(const Work& work);
+  Outcome cancel_by(const Work& work, const char* field);
+  Outcome slots(const Work& work);
+  Outcome flush_cache(const Work& work);
+  Outcome save_prefix(const Work& work);
+  Outcome restore_prefix(const Work& work);
+  Checked<std::filesystem::path> prefix_file(const Work& work) const;
   void metrics(Call& call);
   void props(Call& call);
   void version(Call& call);
   void page(Call& call);
   void not_supported(Call& call);
-  void slots(Call& call);
   void generate(const std::shared_ptr<Exchange>& exchange, const std::shared_ptr<Backend>& backend, GenerationPlan plan);
 
   const profile::Profile profile_;

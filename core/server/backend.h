@@ -2,8 +2,11 @@
 // runtime stands behind it, or a scripted fake in tests. Every method may be called from any thread.
 #pragma once
 
+#include <filesystem>
 #include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
 #include <prometheus/metric_family.h>
 
@@ -29,6 +32,13 @@ class Backend {
   /// Refuse new requests, wait for the others, then cancel them; true when all finished by themselves.
   virtual bool drain(uint64_t timeout_ms) = 0;
 
+  /// The live requests. Waits for the running step; not on an I/O thread.
+  virtual Result<std::vector<engine::RequestInfo>> requests(bool with_prompts) = 0;
+  /// As engine::Engine; they wait too.
+  virtual Result<uint32_t> flush_prefix_cache() = 0;
+  virtual Result<uint32_t> save_prefix(std::span<const int32_t> tokens, const std::string& salt, const std::filesystem::path& path) = 0;
+  virtual Result<uint32_t> restore_prefix(const std::string& salt, const std::filesystem::path& path) = 0;
+
   /// Why the engine has stopped for good, or ok.
   virtual Status failure() const = 0;
 
@@ -42,6 +52,8 @@ class Backend {
   virtual uint32_t max_running() const = 0;
   /// Which plugin serves which slot: an array for /props.
   virtual Json plugins() const = 0;
+  /// Sizes of the KV pool and what the codecs are: an object for /props.
+  virtual Json cache() const = 0;
   virtual std::vector<prometheus::MetricFamily> metrics() const = 0;
 };
 

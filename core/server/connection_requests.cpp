@@ -146,6 +146,8 @@ void Connection::dispatch() {
     request.headers.emplace_back(std::move(name), std::string(field.value()));
   }
   request.body = std::move(message.body());
+  boost::system::error_code ignored;
+  request.peer = socket_.remote_endpoint(ignored).address().to_string();
   const std::string* id = request.header("x-request-id");
   request.id = id && is_visible_id(*id) ? *id : "req_" + random_id();
   set_deadline(Waiting::nothing, 0);

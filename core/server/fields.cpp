@@ -33,6 +33,7 @@ const std::vector<Field>& sampling_fields() {
       {"stop_token_ids", kArray, 0, 64},
       {"ignore_eos", kBoolean},
       {"min_tokens", kInteger, 0, 4294967295.0},
+      {"cache_prompt", kBoolean},
       {"max_tokens", kInteger, 0, kInt64},
       {"stream", kBoolean},
       {"stream_options", kObject},
@@ -170,7 +171,7 @@ std::span<const Field> turbo_fields() {
   static const std::vector<Field> fields{
       {.name = "drafter", .types = kString, .choices = {"off"}},
       {"draft_tokens", kInteger, 1, 256},
-      {.name = "priority", .types = kInteger, .min = 0, .max = 0},  // one class of requests so far
+      {"priority", kInteger, -100, 100},
       {"cache_salt", kString, 1, 128},
       {"timings", kBoolean},
       {"timeout_ms", kInteger, 0, 86400000},

@@ -1,8 +1,8 @@
 #include "server/generation.h"
 
-#include <spdlog/spdlog.h>
-
 #include <atomic>
+
+#include "base/log.h"
 
 namespace turbo::server {
 namespace {
@@ -104,7 +104,7 @@ void Generation::start() {
   exchange_->on_gone([self = shared_from_this()] {
     self->over_ = true;
     self->cancel_all();
-    spdlog::info("{}: the client left, {} cancelled", self->exchange_->request().id, self->plan_.answer.id);
+    log_request(spdlog::level::info, self->exchange_->request().id, "the client left, {} cancelled", self->plan_.answer.id);
   });
   for (uint32_t i = 0; i < plan_.parts.size(); ++i) {
     const Result<uint64_t> id = context_.backend->submit(std::move(plan_.parts[i].request), std::make_shared<Port>(shared_from_this(), i));
@@ -179,7 +179,7 @@ void Generation::handle(Mail& mail) {
       if (!wanted) {
         if (finish.reason == engine::FinishReason::timeout) return fail({408, "timeout", "the request's time ran out", {}, {}, false});
         if (finish.reason == engine::FinishReason::failed) {
-          spdlog::error("{}: {} failed: {}", exchange_->request().id, plan_.answer.id, finish.status.message());
+          log_request(spdlog::level::err, exchange_->request().id, "{} failed: {}", plan_.answer.id, finish.status.message());
           ApiError error = ApiError::from_engine(finish.status);
           if (error.status == 429 || error.status == 400) error = ApiError::internal("the request failed inside the engine");
           return fail(error);
@@ -248,8 +248,19 @@ AnswerUsage Generation::usage() const {
   return total;
 }
 
+// One line an answer: what it took, for those who look after the server.
+void Generation::log_end() const {
+  const engine::Finish& first = choices_[0].finish();
+  const AnswerUsage total = usage();
+  log_request(spdlog::level::info, exchange_->request().id,
+              "{}: {} prompt tokens ({} cached), {} generated, queued {:.0f} ms, prompt {:.0f} ms, generation {:.0f} ms{}", plan_.answer.id,
+              total.prompt, total.cached, total.completion, ms(first.timings.queued_ns), ms(first.timings.prompt_ns),
+              ms(first.timings.generate_ns), first.preemptions ? fmt::format(", preempted {} times", first.preemptions) : "");
+}
+
 void Generation::complete() {
   over_ = true;
+  log_end();
   const engine::Finish* timings = plan_.answer.timings ? &choices_[0].finish() : nullptr;
   if (!plan_.answer.stream) {
     HttpResponse response;

@@ -109,6 +109,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void fail(const ApiError& error);
   void cancel_all();
   AnswerUsage usage() const;
+  void log_end() const;
 
   const std::shared_ptr<Exchange> exchange_;
   const Context context_;

@@ -158,6 +158,7 @@ Checked<CommonRequest> read_common(const Json& body, const Backend& backend, con
     request.end_tokens.insert(request.end_tokens.end(), extra.begin(), extra.end());
   }
 
+  request.use_prefix_cache = get_bool(body, "cache_prompt", true);
   request.timeout_ms = limits.request_timeout_ms;
   if (const auto timeout = get_integer(body, "timeout_ms")) request.timeout_ms = static_cast<uint64_t>(*timeout);
   if (const Json* own = find_field(body, "turbo")) {
@@ -168,6 +169,8 @@ Checked<CommonRequest> read_common(const Json& body, const Backend& backend, con
     const std::string salt = get_string(*own, "cache_salt");
     if (!std::all_of(salt.begin(), salt.end(), [](char c) { return c > ' ' && c < 0x7f; }))
       return ApiError::out_of_range("turbo.cache_salt", "of 1 to 128 visible ASCII characters");
+    request.cache_salt = salt;
+    request.priority = static_cast<int32_t>(get_integer(*own, "priority").value_or(0));
     common.answer.timings = get_bool(*own, "timings", false);
   }
 

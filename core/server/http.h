@@ -26,6 +26,7 @@ struct HttpRequest {
   std::string target;  // as sent
   Headers headers;     // names in lower case, in order
   std::string body;
+  std::string peer;    // the client's address
   std::string id;      // the client's x-request-id, or one made up
   std::optional<Refusal> refusal;
 

@@ -58,15 +58,10 @@ void App::props(Call& call) {
               {"json_depth", server.json_depth_limit}, {"idle_timeout_ms", server.idle_timeout_ms},
               {"request_timeout_ms", server.request_timeout_ms}, {"max_queue", server.max_queue},
               {"max_connections", server.max_connections}}},
+            {"cache", backend.cache()},
             {"plugins", backend.plugins()}};
   if (server.expose_paths) body["model_path"] = backend.model_path();
   respond(call.exchange, body);
-}
-
-void App::slots(Call& call) {
-  if (!profile_.server.expose_slots)
-    return respond(call.exchange, ApiError{403, "route_disabled", "this route is off: server.expose_slots turns it on", {}, {}});
-  respond(call.exchange, ApiError::not_supported("this route"));
 }
 
 void App::metrics(Call& call) {

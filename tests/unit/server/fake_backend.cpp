@@ -188,4 +188,20 @@ void FakeBackend::loop() {
   }
 }
 
+Result<std::vector<engine::RequestInfo>> FakeBackend::requests(bool with_prompts) {
+  std::lock_guard lock(mutex_);
+  std::vector<engine::RequestInfo> all;
+  for (const auto& [id, live] : live_) {
+    engine::RequestInfo info;
+    info.id = id;
+    info.name = live->request.name;
+    info.state = live->admitted ? engine::RequestState::generating : engine::RequestState::waiting;
+    info.prompt_tokens = static_cast<uint32_t>(live->request.prompt.size());
+    info.priority = live->request.priority;
+    if (with_prompts) info.prompt = live->request.prompt;
+    all.push_back(std::move(info));
+  }
+  return all;
+}
+
 }  // namespace turbo::server::testing

@@ -50,6 +50,18 @@ class FakeBackend : public Backend {
   Result<uint64_t> submit(engine::Request request, std::shared_ptr<engine::Listener> listener) override;
   void cancel(uint64_t id) override;
   bool drain(uint64_t timeout_ms) override;
+  Result<std::vector<engine::RequestInfo>> requests(bool with_prompts) override;
+  Result<uint32_t> flush_prefix_cache() override { return 3u; }
+  Result<uint32_t> save_prefix(std::span<const int32_t> tokens, const std::string& salt, const std::filesystem::path& path) override {
+    prefix_calls.push_back(fmt::format("save {} '{}' {}", tokens.size(), salt, path.string()));
+    return prefix_answer;
+  }
+  Result<uint32_t> restore_prefix(const std::string& salt, const std::filesystem::path& path) override {
+    prefix_calls.push_back(fmt::format("restore '{}' {}", salt, path.string()));
+    return prefix_answer;
+  }
+  std::vector<std::string> prefix_calls;
+  Result<uint32_t> prefix_answer = 64u;
   Status failure() const override { return broken ? Status(Code::device_lost, "the device is gone") : Status::ok(); }
   Result<const text::Tokenizer*> tokenizer() const override {
     if (on_tokenizer) on_tokenizer();
@@ -63,6 +75,7 @@ class FakeBackend : public Backend {
   int32_t vocab_size() const override { return kVocab; }
   uint32_t max_running() const override { return 8; }
   Json plugins() const override { return Json::array(); }
+  Json cache() const override { return Json::object(); }
   std::vector<prometheus::MetricFamily> metrics() const override { return registry_.Collect(); }
 
  private:

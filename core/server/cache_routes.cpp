@@ -1,0 +1,129 @@
+// Routes that look at live requests and at the prefix cache. On workers: they wait for the engine between two steps.
+#include <algorithm>
+
+#include "server/app.h"
+#include "server/chat.h"
+#include "text/utf8.h"
+
+namespace turbo::server {
+namespace {
+
+ApiError disabled(const char* key) {
+  return ApiError{403, "route_disabled", fmt::format("this route is off: {} turns it on", key), {}, {}};
+}
+
+const char* state_name(engine::RequestState state) {
+  return state == engine::RequestState::waiting ? "waiting" : state == engine::RequestState::prompt ? "prompt" : "generating";
+}
+
+bool is_file_name(const std::string& name) {
+  return !name.empty() && name.size() <= 128 && name.front() != '.' && std::all_of(name.begin(), name.end(), [](unsigned char c) {
+    return std::isalnum(c) || c == '.' || c == '_' || c == '-';
+  });
+}
+
+// What went wrong with a file is the caller's to know; where it lies is not.
+ApiError file_error(const Status& status) {
+  switch (status.code()) {
+    case Code::not_found: return ApiError::not_found("there is no such prefix: not in the cache, or no such file");
+    case Code::corrupt_input: return ApiError{400, "invalid_file", "the file is damaged: save it again", "filename", {}};
+    case Code::unsupported:
+      return ApiError{400, "invalid_file", "the file was saved with another model, KV codec or numeric setting", "filename", {}};
+    case Code::resource_exhausted: return ApiError{507, "no_space", "no room: free disk space, or wait for running requests", {}, {}, false};
+    case Code::cancelled: return ApiError::draining();
+    default: return ApiError::internal("the file could not be read or written");
+  }
+}
+
+std::span<const Field> save_fields() {
+  static const std::vector<Field> fields{{.name = "filename", .types = kString, .min = 1, .max = 128, .required = true},
+                                         {"prompt", kString | kArray},
+                                         {.name = "messages", .types = kArray, .min = 1, .max = 4096},
+                                         {"tools", kArray, 0, 128},
+                                         {"chat_template_kwargs", kObject, 0, 64},
+                                         {"cache_salt", kString, 1, 128}};
+  return fields;
+}
+
+Checked<std::vector<int32_t>> prompt_of(const Json& body, const Backend& backend, const std::atomic<bool>& gone) {
+  if (find_field(body, "messages")) {
+    TURBO_CHECKED(ChatPromptText prompt, render_conversation(body, backend, backend.context(), &gone));
+    return std::move(prompt.ids);
+  }
+  const Json* prompt = find_field(body, "prompt");
+  if (!prompt) return ApiError::missing("prompt");
+  if (prompt->is_array()) return read_token_ids(*prompt, "prompt", backend.vocab_size());
+  const auto tokenizer = backend.tokenizer();
+  if (!tokenizer) return ApiError::not_supported("tokenizing with this model");
+  return (*tokenizer)->encode(prompt->get_ref<const std::string&>(), {.parse_special = true, .add_special = true});
+}
+
+}  // namespace
+
+App::Outcome App::slots(const Work& work) {
+  if (!profile_.server.expose_slots) return disabled("server.expose_slots");
+  const bool with_prompts = profile_.server.expose_slot_prompts;
+  const auto requests = work.backend.requests(with_prompts);
+  if (!requests) return ApiError::draining();
+  Json list = Json::array();
+  for (const engine::RequestInfo& r : *requests) {
+    Json slot{{"id", r.id},
+              {"request", r.name},
+              {"state", state_name(r.state)},
+              {"is_processing", r.state != engine::RequestState::waiting},
+              {"priority", r.priority},
+              {"n_ctx", work.backend.context()},
+              {"prompt_tokens", r.prompt_tokens},
+              {"computed_tokens", r.computed_tokens},
+              {"cached_tokens", r.cached_tokens},
+              {"generated_tokens", r.generated_tokens},
+              {"max_tokens", r.max_tokens},
+              {"draft_n", r.drafted},
+              {"draft_n_accepted", r.accepted},
+              {"preemptions", r.preemptions},
+              {"age_ms", r.age_ms}};
+    if (const auto tokenizer = work.backend.tokenizer(); with_prompts && tokenizer)
+      slot["prompt"] = text::sanitize_utf8((*tokenizer)->decode(r.prompt));
+    list.push_back(std::move(slot));
+  }
+  return to_text(list);
+}
+
+App::Outcome App::flush_cache(const Work& work) {
+  if (!profile_.server.allow_cache_flush) return disabled("server.allow_cache_flush");
+  const auto requests = work.backend.requests(false);
+  if (!requests) return ApiError::draining();
+  if (!requests->empty()) return ApiError{409, "busy", fmt::format("{} requests are running: try again later", requests->size()), {}, {}};
+  const auto flushed = work.backend.flush_prefix_cache();
+  if (!flushed) return ApiError::draining();
+  return to_text(Json{{"success", true}, {"flushed_blocks", *flushed}});
+}
+
+Checked<std::filesystem::path> App::prefix_file(const Work& work) const {
+  if (profile_.server.prefix_dir.empty()) return disabled("server.prefix_dir");
+  if (auto error = check_fields(work.body, save_fields())) return std::move(*error);
+  const std::string name = get_string(work.body, "filename");
+  if (!is_file_name(name)) return ApiError::out_of_range("filename", "a plain name of letters, digits, '.', '_' and '-', not starting with '.'");
+  return profile_.server.prefix_dir / name;
+}
+
+App::Outcome App::save_prefix(const Work& work) {
+  auto file = prefix_file(work);
+  if (auto* error = std::get_if<ApiError>(&file)) return std::move(*error);
+  auto prompt = prompt_of(work.body, work.backend, work.gone);
+  if (auto* error = std::get_if<ApiError>(&prompt)) return std::move(*error);
+  const auto saved = work.backend.save_prefix(std::get<std::vector<int32_t>>(prompt), get_string(work.body, "cache_salt"),
+                                              std::get<std::filesystem::path>(file));
+  if (!saved) return file_error(saved.status());
+  return to_text(Json{{"filename", get_string(work.body, "filename")}, {"n_saved", *saved}});
+}
+
+App::Outcome App::restore_prefix(const Work& work) {
+  auto file = prefix_file(work);
+  if (auto* error = std::get_if<ApiError>(&file)) return std::move(*error);
+  const auto restored = work.backend.restore_prefix(get_string(work.body, "cache_salt"), std::get<std::filesystem::path>(file));
+  if (!restored) return file_error(restored.status());
+  return to_text(Json{{"filename", get_string(work.body, "filename")}, {"n_restored", *restored}});
+}
+
+}  // namespace turbo::server
