@@ -71,6 +71,10 @@ int run_serve(const Arguments& arguments) {
   if (!arguments.style.quiet) {
     print_note("\n{}", runtime->resolved().text);
     print_note("\nturbo serves {} (context {}) · listening on {}\n", runtime->model_name(), runtime->context(), (*server)->url());
+    const engine::MemoryReport memory = runtime->memory();
+    print_note("  memory:     weights {} MiB, KV pool {} tokens in {} MiB ({} bytes a token), up to {} requests at once\n",
+               memory.weights_bytes >> 20, uint64_t{runtime->engine().snapshot().kv_blocks_total} * TURBO_KV_BLOCK,
+               memory.kv_pool_bytes >> 20, memory.kv_bytes_per_token, runtime->engine().limits().max_running);
     if (profile->server.web_page) print_note("  chat page:  {}/\n", (*server)->url());
     print_note("  endpoint:   {}/v1/chat/completions\n  stop with Ctrl-C\n", (*server)->url());
   }

@@ -1,5 +1,5 @@
 // What plugins may know of the target: facts, tensors of its file, its tokenizer (turbo.host.model/1), and for
-// drafters with a network its weights, KV pools and block tables (turbo.host.program/draft1).
+// drafters with a network its weights, KV pools and block tables (turbo.host.program/draft2).
 #pragma once
 
 #include <turbo/abi/draft/arch_pack.h>

@@ -118,7 +118,7 @@ class Resolution {
 
   /// Start formats, codecs, the pack and the sampler. Once, before weights are loaded.
   Status start();
-  /// Create and start the drafter, once the target is loaded; `program` is what turbo.host.program/draft1 gives (null:
+  /// Create and start the drafter, once the target is loaded; `program` is what turbo.host.program/draft2 gives (null:
   /// not offered) and outlives the resolution. A candidate that fails makes way for the next. Ok when the drafter is
   /// off or nothing could serve it at resolve time; an error when all candidates failed now: the run goes on without.
   Status open_drafter(const turbo_host_program* program);

@@ -13,11 +13,13 @@ import asyncio
 import json
 import os
 import random
+import re
 import signal
 import struct
 import socket
 import subprocess
 import sys
+import threading
 import time
 
 
@@ -28,15 +30,26 @@ def fail(message):
 
 class Server:
     def __init__(self, args):
-        self.log = open(args.log, "w") if args.log else subprocess.DEVNULL
+        self.log = open(args.log, "w") if args.log else None
         self.process = subprocess.Popen(
             [args.turbo, "serve", "--model", args.model, "--port", "0", "--set", f"kv.pool_tokens={args.pool_tokens}",
              "--set", "model.context=1024", "--set", "engine.max_running=16", "--set", "server.max_queue=2000",
              "--set", "server.max_connections=2000", "--set", "server.idle_timeout_ms=3s", "--threads", str(args.threads),
-             "--set", "server.expose_slots=true", "--json"],
-            stdout=subprocess.PIPE, stderr=self.log, text=True)
-        line = json.loads(self.process.stdout.readline())
-        self.port = line["port"]
+             "--set", "server.expose_slots=true"],
+            stderr=subprocess.PIPE, text=True)
+        self.port = None
+        for line in self.process.stderr:
+            if match := re.search(r"listening on http://127\.0\.0\.1:(\d+)", line):
+                self.port = int(match.group(1))
+                break
+        if not self.port:
+            fail("the server did not start")
+        threading.Thread(target=self.keep_log, daemon=True).start()
+
+    def keep_log(self):
+        for line in self.process.stderr:
+            if self.log:
+                self.log.write(line)
 
     def rss(self):
         with open(f"/proc/{self.process.pid}/status") as status:
@@ -50,7 +63,7 @@ class Server:
 def request_bytes(path, body, extra=""):
     payload = json.dumps(body).encode() if body is not None else b""
     verb = "POST" if body is not None else "GET"
-    return f"{verb} {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n{extra}Content-Length: {len(payload)}\r\n\r\n".encode() + payload
+    return f"{verb} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n{extra}Content-Length: {len(payload)}\r\n\r\n".encode() + payload
 
 
 async def read_head(reader):
@@ -171,7 +184,7 @@ class Soak:
 
     async def slowloris(self, _):
         reader, writer = await self.connect()
-        writer.write(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\n")
+        writer.write(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n")
         try:
             for _ in range(self.rng.randrange(1, 6)):
                 writer.write(b"X-A: b\r\n")
@@ -194,7 +207,7 @@ class Soak:
 
     async def rubbish(self, _):
         reader, writer = await self.connect()
-        writer.write(self.rng.choice([b"\x00" * 100, b"GET / HTTP/9.9\r\n\r\n", b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n",
+        writer.write(self.rng.choice([b"\x00" * 100, b"GET / HTTP/9.9\r\n\r\n", b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999\r\n\r\n",
                                       b"A" * 70000, request_bytes("/v1/completions", {"prompt": [1], "max_tokens": -1})]))
         try:
             await asyncio.wait_for(reader.read(400), 10)
@@ -204,7 +217,7 @@ class Soak:
 
     async def too_much(self, _):
         reader, writer = await self.connect()
-        writer.write(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 8000000\r\n\r\n")
+        writer.write(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 8000000\r\n\r\n")
         try:
             for _ in range(40):
                 writer.write(b"[" * 200000)

@@ -23,7 +23,7 @@ typedef struct turbo_host_registry {
   turbo_status (*kv_codec)(void* ctx, uint32_t side, const turbo_kv_codec** codec, void** instance, turbo_error* error);
 } turbo_host_registry;
 
-#define TURBO_ARCH_PACK_DRAFT "turbo.arch_pack/draft1"
+#define TURBO_ARCH_PACK_DRAFT "turbo.arch_pack/draft2"
 
 typedef struct turbo_device_info {
   uint32_t struct_size;
@@ -112,7 +112,7 @@ typedef struct turbo_arch_pack {
 } turbo_arch_pack;
 
 /* Host service for drafters with a network: the same pack, weights formats and stream as the target. */
-#define TURBO_HOST_PROGRAM_DRAFT "turbo.host.program/draft1"
+#define TURBO_HOST_PROGRAM_DRAFT "turbo.host.program/draft2"
 typedef struct turbo_host_program {
   uint32_t struct_size;
   uint32_t reserved;
