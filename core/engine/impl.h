@@ -66,7 +66,7 @@ struct Engine::Impl {
 
   // prefix_store.cpp
   /// [any] What a saved prefix must agree with.
-  kv::PrefixHeader prefix_header() const;
+  Result<kv::PrefixHeader> prefix_header() const;
 
   // schedule.cpp
   void admit();

@@ -28,7 +28,7 @@ struct EngineParts {
   uint32_t draft_slots = 0;  // root included; 0 = the drafter's maximum
   std::string drafter_name;
   /// 64 hexadecimal digits over all that the bits of a cached position depend on; for saved prefixes. [any thread]
-  std::function<std::string()> cache_fingerprint;
+  std::function<Result<std::string>()> cache_fingerprint;
   HostProgram* host_program = nullptr;     // null = drafters have no program service
 };
 

@@ -53,12 +53,15 @@ Result<uint32_t> Engine::flush_prefix_cache() {
   return n;
 }
 
-kv::PrefixHeader Engine::Impl::prefix_header() const {
+Result<kv::PrefixHeader> Engine::Impl::prefix_header() const {
   kv::PrefixHeader header;
   header.block_bytes = parts.cache->block_bytes();
   header.open_block_bytes = parts.cache->open_block_bytes();
   header.n_open_blocks = parts.cache->n_sink_blocks();
-  const std::string fingerprint = parts.cache_fingerprint ? parts.cache_fingerprint() : std::string();
+  std::string fingerprint;
+  if (parts.cache_fingerprint) {
+    TURBO_ASSIGN(fingerprint, parts.cache_fingerprint());
+  }
   std::memcpy(header.fingerprint, fingerprint.data(), std::min(fingerprint.size(), sizeof header.fingerprint));
   return header;
 }
@@ -72,7 +75,7 @@ Result<uint32_t> Engine::save_prefix(std::span<const int32_t> tokens, const std:
   }));
   if (n_blocks == 0)
     return Status(Code::not_found, "nothing of this prompt is in the prefix cache", "run it first; prefixes shorter than 64 tokens are not kept");
-  kv::PrefixHeader header = impl_->prefix_header();
+  TURBO_ASSIGN(kv::PrefixHeader header, impl_->prefix_header());
   header.n_blocks = n_blocks;
   header.n_open_blocks = std::min(header.n_open_blocks, n_blocks);
   TURBO_ASSIGN(kv::PrefixWriter writer, kv::PrefixWriter::create(path, header, tokens.first(size_t{n_blocks} * kv::kBlock)));
@@ -89,14 +92,15 @@ Result<uint32_t> Engine::save_prefix(std::span<const int32_t> tokens, const std:
 }
 
 Result<uint32_t> Engine::restore_prefix(const std::string& salt, const std::filesystem::path& path) {
-  TURBO_ASSIGN(kv::PrefixReader reader, kv::PrefixReader::open(path, impl_->prefix_header(), impl_->parts.cache->n_blocks()));
+  TURBO_ASSIGN(const kv::PrefixHeader expected, impl_->prefix_header());
+  TURBO_ASSIGN(kv::PrefixReader reader, kv::PrefixReader::open(path, expected, impl_->parts.cache->n_blocks()));
   const std::span<const int32_t> tokens = reader.tokens();
   for (const int32_t token : tokens)
     if (token < 0 || static_cast<uint32_t>(token) >= impl_->parts.config->vocab_size)
       return error(Code::corrupt_input, "{}: token {} is outside the vocabulary", path.string(), token);
   // All digests first, so that a damaged file puts nothing into the cache.
   for (uint32_t i = 0; i < reader.header().n_blocks; ++i) TURBO_RETURN_IF_ERROR(reader.next_block().status());
-  TURBO_ASSIGN(kv::PrefixReader again, kv::PrefixReader::open(path, impl_->prefix_header(), impl_->parts.cache->n_blocks()));
+  TURBO_ASSIGN(kv::PrefixReader again, kv::PrefixReader::open(path, expected, impl_->parts.cache->n_blocks()));
   HeldPrefix held(*impl_, "plain:" + salt);
   for (uint32_t i = 0; i < again.header().n_blocks; ++i) {
     TURBO_ASSIGN(const std::vector<std::byte> bytes, again.next_block());

@@ -115,8 +115,8 @@ struct Runtime::Impl {
   std::unique_ptr<HostProgram> host_program;
   std::unique_ptr<Engine> engine;
   uint64_t load_ms = 0;
-  std::once_flag fingerprint_once;
-  std::string fingerprint;  // of cached positions; made when first asked for
+  std::mutex fingerprint_mutex;
+  std::string fingerprint;  // of cached positions; made when first asked for; guarded by fingerprint_mutex
 
   LoadStage stage = LoadStage::model;
 
@@ -130,7 +130,7 @@ struct Runtime::Impl {
   Status open_text();
   Status load_weights(const Progress& progress);
   Status start_engine();
-  std::string cache_fingerprint();
+  Result<std::string> cache_fingerprint();
   model::Pack pack() const { return {resolution->arch_pack().table, resolution->arch_pack().self}; }
   ~Impl() {
     engine.reset();
@@ -251,29 +251,31 @@ Status Runtime::Impl::start_engine() {
 }
 
 // Everything that the bits of a cached position depend on: the model's files, the codecs, precision and tier.
-std::string Runtime::Impl::cache_fingerprint() {
-  std::call_once(fingerprint_once, [this] {
-    Sha256 sum;
-    const auto add = [&](std::string_view text) {
-      const uint64_t size = text.size();
-      sum.add(std::as_bytes(std::span(&size, 1))).add(std::as_bytes(std::span(text)));
-    };
-    add("turbo cache 1");
-    add(file->config_json());
-    for (const model::MappedFile& part : file->files()) {
-      sum.add(part.bytes());
-      part.drop_pages(part.bytes().data(), part.bytes().size());
-    }
-    add(profile.kv.k);
-    add(profile.kv.v);
-    for (const auto& [name, value] : profile.kv.options) {
-      add(name);
-      add(value);
-    }
-    add(profile.compute.activations);
-    add(loader::tier_name(resolution->tier()));
-    fingerprint = Sha256::hex(sum.finish());
-  });
+Result<std::string> Runtime::Impl::cache_fingerprint() {
+  std::lock_guard lock(fingerprint_mutex);
+  if (!fingerprint.empty()) return fingerprint;
+  // A file that was cut short since must not be read through its mapping.
+  TURBO_RETURN_IF_ERROR(file->verify_unchanged());
+  Sha256 sum;
+  const auto add = [&](std::string_view text) {
+    const uint64_t size = text.size();
+    sum.add(std::as_bytes(std::span(&size, 1))).add(std::as_bytes(std::span(text)));
+  };
+  add("turbo cache 1");
+  add(file->config_json());
+  for (const model::MappedFile& part : file->files()) {
+    sum.add(part.bytes());
+    part.drop_pages(part.bytes().data(), part.bytes().size());
+  }
+  add(profile.kv.k);
+  add(profile.kv.v);
+  for (const auto& [name, value] : profile.kv.options) {
+    add(name);
+    add(value);
+  }
+  add(profile.compute.activations);
+  add(loader::tier_name(resolution->tier()));
+  fingerprint = Sha256::hex(sum.finish());
   return fingerprint;
 }
 

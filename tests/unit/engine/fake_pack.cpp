@@ -167,7 +167,7 @@ EngineParts FakeModel::parts() const {
   parts.drafter_self = drafter_self;
   parts.draft_slots = draft_slots;
   parts.drafter_name = "scripted";
-  parts.cache_fingerprint = [this] { return fingerprint; };
+  parts.cache_fingerprint = [this]() -> Result<std::string> { return fingerprint; };
   return parts;
 }
 
