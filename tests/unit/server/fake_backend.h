@@ -85,7 +85,8 @@ class FakeBackend : public Backend {
     Script script;
     size_t at = 0;
     uint32_t n_out = 0;
-    bool admitted = false, cancelled = false;
+    bool admitted = false;
+    std::atomic<bool> cancelled{false};
     std::chrono::steady_clock::time_point begun;
   };
   void loop();
