@@ -253,7 +253,8 @@ int run_command_line(int argc, char** argv) {
   // Logs go to stderr: stdout carries results.
   spdlog::set_default_logger(spdlog::stderr_logger_mt("turbo"));
   set_log_format(LogFormat::text);
-  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGPIPE, SIG_IGN);  // a reader that left and a file over its limit are errors of the write, not the end
+  std::signal(SIGXFSZ, SIG_IGN);
 
   const std::vector<std::string> tokens(argv + std::min(argc, 1), argv + argc);
   const auto failed = [&](const Status& status) {

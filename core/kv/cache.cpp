@@ -34,7 +34,8 @@ Result<std::unique_ptr<KvCache>> KvCache::create(const turbo_arch_pack* api, voi
   std::unique_ptr<KvCache> cache(new KvCache(api, pack, shape, bytes, n_open));
   const turbo_kv_pool_desc desc = describe(shape, n_open);
   AbiError failure;
-  TURBO_RETURN_IF_ERROR(failure.check(api->kv_create(pack, &desc, &cache->pool_, failure.out()), "KV cache"));
+  const Status status = failure.check(api->kv_create(pack, &desc, &cache->pool_, failure.out()), "KV cache");
+  if (!status.is_ok()) return status.hint().empty() ? status.with_hint("lower kv.pool_tokens, or pick a smaller KV codec") : status;
   return cache;
 }
 

@@ -48,6 +48,8 @@ class Server:
 
     def complete(self, prompt, n=40):
         status, answer = self.call("/v1/completions", {"prompt": prompt, "max_tokens": n, "temperature": 0, "ignore_eos": True})
+        if status == 503 and answer["error"]["code"] in ("loading", "draining"):
+            raise ConnectionError(answer["error"]["code"])
         assert status == 200, (status, answer)
         return answer["choices"][0]["text"]
 
