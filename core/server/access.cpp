@@ -3,6 +3,16 @@
 #include <algorithm>
 
 namespace turbo::server {
+
+Target split_target(std::string_view target) {
+  target = target.substr(0, target.find_first_of("?#"));
+  const size_t scheme = target.find("://");
+  if (scheme == target.npos || target.front() == '/') return {std::nullopt, target};
+  const std::string_view rest = target.substr(scheme + 3);
+  const size_t slash = rest.find('/');
+  return {rest.substr(0, slash), slash == rest.npos ? std::string_view("/") : rest.substr(slash)};
+}
+
 namespace {
 
 std::string lower(std::string_view text) {
@@ -11,13 +21,21 @@ std::string lower(std::string_view text) {
   return out;
 }
 
-// "localhost:8080" -> "localhost", "[::1]:80" -> "::1"
+// "localhost:8080" -> "localhost", "[::1]:80" -> "::1", "user:word@name" -> "name"
 std::string host_name(std::string_view authority) {
+  if (const size_t at = authority.rfind('@'); at != authority.npos) authority.remove_prefix(at + 1);
   if (!authority.empty() && authority.front() == '[') {
     const size_t end = authority.find(']');
     return lower(authority.substr(1, end == authority.npos ? authority.npos : end - 1));
   }
   return lower(authority.substr(0, authority.find(':')));
+}
+
+// Whom the request is for: an absolute target counts before the Host header. Nothing in HTTP/1.0.
+std::optional<std::string_view> authority_of(const HttpRequest& request) {
+  if (const auto authority = split_target(request.target).authority) return authority;
+  if (const std::string* host = request.header("host")) return *host;
+  return std::nullopt;
 }
 
 bool is_loopback_name(const std::string& name) {
@@ -38,11 +56,11 @@ bool equal_in_constant_time(const std::string& secret, std::string_view given) {
 
 std::optional<ApiError> check_host(const HttpRequest& request, const AccessRules& rules) {
   if (!rules.loopback) return std::nullopt;
-  const std::string* host = request.header("host");
-  if (!host) return std::nullopt;  // HTTP/1.0; browsers always send one
-  const std::string name = host_name(*host);
+  const auto authority = authority_of(request);
+  if (!authority) return std::nullopt;  // HTTP/1.0; browsers always send one
+  const std::string name = host_name(*authority);
   if (is_loopback_name(name) || name == lower(rules.host)) return std::nullopt;
-  return ApiError{403, "host_not_allowed", "the Host header names another machine than this one", {}, {}};
+  return ApiError{403, "host_not_allowed", "the Host header or the target names another machine than this one", {}, {}};
 }
 
 bool origin_allowed(const HttpRequest& request, const AccessRules& rules) {
@@ -53,8 +71,8 @@ bool origin_allowed(const HttpRequest& request, const AccessRules& rules) {
   const size_t scheme = origin->find("://");
   if (scheme == std::string::npos) return false;  // "null": a sandboxed or local page
   const std::string_view authority = std::string_view(*origin).substr(scheme + 3);
-  const std::string* host = request.header("host");
-  return is_loopback_name(host_name(authority)) || (host && lower(authority) == lower(*host));
+  const auto own = authority_of(request);
+  return is_loopback_name(host_name(authority)) || (own && lower(authority) == lower(*own));
 }
 
 namespace {

@@ -3,12 +3,20 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "server/api_error.h"
 #include "server/http.h"
 
 namespace turbo::server {
+
+/// A request's target taken apart. Views into it.
+struct Target {
+  std::optional<std::string_view> authority;  // of the absolute form "http://host:port/path"
+  std::string_view path;                      // without query and fragment
+};
+Target split_target(std::string_view target);
 
 struct AccessRules {
   bool loopback = true;            // bound to loopback: other Host names are a DNS-rebinding page
@@ -17,7 +25,7 @@ struct AccessRules {
   std::vector<std::string> keys;   // empty = open
 };
 
-/// Wrong Host while bound to loopback.
+/// Wrong Host, or another host in an absolute target, while bound to loopback.
 std::optional<ApiError> check_host(const HttpRequest& request, const AccessRules& rules);
 /// Whether a page of the request's Origin may read answers. No Origin header: true.
 bool origin_allowed(const HttpRequest& request, const AccessRules& rules);

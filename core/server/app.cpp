@@ -11,6 +11,7 @@ namespace turbo::server {
 namespace {
 
 constexpr size_t kSmallBody = 64 << 10;  // bytes; read in well under a millisecond
+constexpr size_t kHugeBody = 1 << 20;    // may take hundreds of megabytes while it is tokenized
 
 uint32_t worker_threads() { return std::clamp(std::thread::hardware_concurrency() / 2, 2u, 4u); }
 
@@ -108,12 +109,7 @@ void App::handle(const std::shared_ptr<Exchange>& exchange) {
 
 void App::dispatch(const std::shared_ptr<Exchange>& exchange) {
   const HttpRequest& request = exchange->request();
-  std::string target = request.target.substr(0, request.target.find_first_of("?#"));
-  if (const size_t scheme = target.find("://"); scheme != std::string::npos && target.front() != '/') {
-    const size_t slash = target.find('/', scheme + 3);
-    target = slash == std::string::npos ? "/" : target.substr(slash);
-  }
-  const std::optional<std::string> path = percent_decode(target);
+  const std::optional<std::string> path = percent_decode(split_target(request.target).path);
   std::string tail;
   const Route* route = path && !request.refusal ? find_route(*path, tail) : nullptr;
   exchange->on_answer([this, name = route ? route->name : "other", id = request.id](int status) {
@@ -159,7 +155,9 @@ void App::hand_over(const Call& call, const Route& route) {
   const auto gone = std::make_shared<std::atomic<bool>>(false);
   exchange->on_gone([gone] { *gone = true; });
   const auto body = std::make_shared<std::string>(std::move(exchange->request().body));
-  const Workers::Size size = body->size() > kSmallBody ? Workers::Size::large : Workers::Size::small;
+  const Workers::Size size = body->size() > kHugeBody    ? Workers::Size::huge
+                             : body->size() > kSmallBody ? Workers::Size::large
+                                                         : Workers::Size::small;
   const bool taken = workers_.submit(size, [this, exchange, gone, body, &route, backend = call.backend] {
     if (*gone) return;
     const auto outcome = std::make_shared<Outcome>(compute(route, std::move(*body), *backend, *gone));

@@ -83,6 +83,7 @@ class App {
   Outcome flush_cache(const Work& work);
   Outcome save_prefix(const Work& work);
   Outcome restore_prefix(const Work& work);
+  static constexpr size_t kTokenizeBytes = 4 << 20;  // of text in one tokenization that is not for a generation
   Checked<std::filesystem::path> prefix_file(const Work& work) const;
   void metrics(Call& call);
   void props(Call& call);

@@ -22,7 +22,7 @@ bool is_tool_name(const std::string& name) {
 std::optional<ApiError> check_content(const Json& content, const std::string& param) {
   if (content.is_string()) return std::nullopt;
   if (!content.is_array()) return ApiError::invalid_type(param, "a string or an array of parts");
-  if (content.size() > kMaxParts) return ApiError::out_of_range(param, "at most 4096 parts");
+  if (content.size() > kMaxParts) return ApiError::out_of_range(param, "an array of at most 4096 parts");
   for (size_t i = 0; i < content.size(); ++i) {
     const std::string at = fmt::format("{}[{}]", param, i);
     if (!content[i].is_object()) return ApiError::invalid_type(at, "an object");
@@ -56,7 +56,7 @@ std::string joined_text(const Json& content) {
 
 std::optional<ApiError> check_tool_calls(const Json& calls, const std::string& param, std::set<std::string>& ids) {
   if (!calls.is_array()) return ApiError::invalid_type(param, "an array");
-  if (calls.size() > kMaxToolCalls) return ApiError::out_of_range(param, "at most 128 calls");
+  if (calls.size() > kMaxToolCalls) return ApiError::out_of_range(param, "an array of at most 128 calls");
   for (size_t i = 0; i < calls.size(); ++i) {
     const std::string at = fmt::format("{}[{}]", param, i);
     if (!calls[i].is_object()) return ApiError::invalid_type(at, "an object");
@@ -130,7 +130,7 @@ Checked<Tools> read_tools(const Json& body) {
                                              {"description", kString}, {"parameters", kObject}, {"strict", kBoolean}};
     if (auto error = check_fields(tool["function"], function, at + ".function.")) return *error;
     const std::string name = tool["function"]["name"].get<std::string>();
-    if (!is_tool_name(name)) return ApiError::out_of_range(at + ".function.name", "1 to 64 of A-Z a-z 0-9 _ -");
+    if (!is_tool_name(name)) return ApiError::out_of_range(at + ".function.name", "a name of 1 to 64 characters of A-Z a-z 0-9 _ -");
     tools.names.push_back(name);
   }
   if (list && !list->empty()) tools.list = *list;
@@ -243,7 +243,6 @@ Checked<GenerationPlan> plan_chat(const Json& body, const Backend& backend, cons
   if (auto error = check_response_format(body)) return *error;
   if (auto error = check_modalities(body)) return *error;
   TURBO_CHECKED(CommonRequest common, read_common(body, backend, limits));
-  if (common.n > limits.max_queue) return ApiError::out_of_range("n", fmt::format("at most {}", limits.max_queue));
   engine::Request& request = common.request;
   request.logprobs = common.answer.logprobs = get_bool(body, "logprobs", false);
   if (const auto top = get_integer(body, "top_logprobs")) {

@@ -71,14 +71,14 @@ Checked<Prompt> text_prompt(const std::string& text, const std::string& param, c
   if (const size_t least = tokenizer.least_tokens(text); least > backend.context()) return context_exceeded(least, backend.context());
   Prompt prompt{tokenizer.encode(text), text};
   if (prompt.ids.empty()) {
-    if (!tokenizer.bos()) return ApiError::out_of_range(param, "not empty: the model has no begin token");
+    if (!tokenizer.bos()) return ApiError::out_of_range(param, "a non-empty string: the model has no begin token");
     prompt.ids.push_back(*tokenizer.bos());
   }
   return prompt;
 }
 
 Checked<Prompt> id_prompt(const Json& ids, const std::string& param, const Backend& backend, const text::Tokenizer& tokenizer) {
-  if (ids.empty()) return ApiError::out_of_range(param, "not an empty list");
+  if (ids.empty()) return ApiError::out_of_range(param, "a non-empty array");
   Prompt prompt;
   TURBO_CHECKED(prompt.ids, read_token_ids(ids, param, backend.vocab_size()));
   prompt.text = text::sanitize_utf8(tokenizer.decode(prompt.ids));
@@ -92,13 +92,13 @@ Checked<std::vector<Prompt>> read_prompts(const Json& field, const Backend& back
     prompts.push_back(std::move(prompt));
     return prompts;
   }
-  if (field.empty()) return ApiError::out_of_range("prompt", "not an empty list");
+  if (field.empty()) return ApiError::out_of_range("prompt", "a non-empty array");
   if (field[0].is_number()) {
     TURBO_CHECKED(Prompt prompt, id_prompt(field, "prompt", backend, tokenizer));
     prompts.push_back(std::move(prompt));
     return prompts;
   }
-  if (field.size() > kMaxPrompts) return ApiError::out_of_range("prompt", "at most 64 prompts");
+  if (field.size() > kMaxPrompts) return ApiError::out_of_range("prompt", "an array of at most 64 prompts");
   for (size_t i = 0; i < field.size(); ++i) {
     const std::string param = fmt::format("prompt[{}]", i);
     if (!field[i].is_string() && !field[i].is_array()) return ApiError::invalid_type(param, "a string or an array of token ids");
@@ -122,7 +122,7 @@ Checked<GenerationPlan> plan_completion(const Json& body, const Backend& backend
     return ApiError::unsupported_value("best_of", "only a value equal to n is supported");
   TURBO_CHECKED(std::vector<Prompt> prompts, read_prompts(*find_field(body, "prompt"), backend, **tokenizer));
   if (prompts.size() * common.n > limits.max_queue)
-    return ApiError::out_of_range("n", fmt::format("small enough: prompts times n is limited to {}", limits.max_queue));
+    return ApiError::out_of_range("n", fmt::format("so small that prompts times n is at most {}", limits.max_queue));
 
   const bool echo = get_bool(body, "echo", false);
   const auto logprobs = get_integer(body, "logprobs");

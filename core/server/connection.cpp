@@ -23,6 +23,7 @@ constexpr uint64_t kLastProbeMs = 15000;  // between probes of a client that has
 }  // namespace
 
 Connection::~Connection() {
+  if (!closed_) owner_.socket_closed();
   hold_body(0);
   std::lock_guard lock(owner_.mutex);
   owner_.connections.erase(this);
@@ -44,6 +45,14 @@ void Connection::close() {
   socket_.close(ignored);
   hold_body(0);
   if (const auto exchange = std::exchange(exchange_, nullptr)) exchange->lost();
+  owner_.socket_closed();
+}
+
+void Connection::close_when_answered() {
+  ending_ = true;
+  if (exchange_ || answered_) return;
+  if (lingering_) discard_input();
+  close();
 }
 
 void Connection::hold_body(uint64_t bytes) {
@@ -151,6 +160,10 @@ void Connection::answer_complete(bool close) {
 
 void Connection::next_or_close() {
   answered_ = false;
+  if (ending_) {
+    discard_input();
+    return close();
+  }
   if (close_after_) return linger();
   parse();
 }
@@ -164,6 +177,14 @@ void Connection::linger() {
   buffer_.consume(buffer_.size());
   set_deadline(Waiting::linger, kLingerMs);
   read_more();
+}
+
+// What has come already; a server that stops does not wait for more.
+void Connection::discard_input() {
+  error_code ec;
+  socket_.non_blocking(true, ec);
+  std::array<char, 4096> scrap;  // a read into incoming_ may be under way
+  for (size_t n = 0; !ec && n < kLingerBytes;) n += socket_.read_some(asio::buffer(scrap), ec);
 }
 
 void Connection::set_deadline(Waiting what, uint64_t ms) {

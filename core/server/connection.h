@@ -32,6 +32,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   void start();
   void close();
+  /// Now if nothing is being answered, else when the answer is written.
+  void close_when_answered();
   auto executor() { return socket_.get_executor(); }
 
  private:
@@ -55,6 +57,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void answer_complete(bool close);
   void next_or_close();
   void linger();
+  void discard_input();
 
   void on_input_end();
   void watch_peer();
@@ -75,6 +78,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   boost::beast::flat_buffer buffer_;
   std::optional<boost::beast::http::request_parser<boost::beast::http::string_body>> parser_;
   bool header_checked_ = false, line_parsed_ = false, reading_ = false, closed_ = false;
+  bool ending_ = false;       // the server stops: nothing follows the present answer
   bool input_ended_ = false;  // the client sends no more; it may still read
   uint64_t held_body_bytes_ = 0;
 

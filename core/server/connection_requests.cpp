@@ -17,6 +17,21 @@ bool equals_ignoring_case(std::string_view a, std::string_view b) {
          });
 }
 
+enum class Expectation { none, go_ahead, unknown };
+
+// Clients of HTTP/1.0 have none, whatever they send.
+template <typename Message>
+Expectation expectation_of(const Message& message) {
+  Expectation found = Expectation::none;
+  if (message.version() < 11) return found;
+  for (const auto& field : message) {
+    if (field.name() != boost::beast::http::field::expect) continue;
+    if (!equals_ignoring_case({field.value().data(), field.value().size()}, "100-continue")) return Expectation::unknown;
+    found = Expectation::go_ahead;
+  }
+  return found;
+}
+
 bool is_visible_id(std::string_view id) {
   return !id.empty() && id.size() <= 128 && std::all_of(id.begin(), id.end(), [](char c) { return c > ' ' && c < 0x7f; });
 }
@@ -79,6 +94,7 @@ bool Connection::parse_header() {
 
 bool Connection::check_header() {
   const auto& message = parser_->get();
+  const Expectation expectation = expectation_of(message);
   size_t n_fields = 0, bytes = 0;
   for (const auto& field : message) {
     ++n_fields;
@@ -93,9 +109,10 @@ bool Connection::check_header() {
     refuse(400, "invalid_http", "only the chunked transfer encoding is understood");
   else if (message.version() >= 11 && message.count(http::field::host) != 1)
     refuse(400, "invalid_http", "exactly one Host header is needed");
+  else if (expectation == Expectation::unknown)
+    refuse(417, "expectation_failed", "the only expectation that can be met is 100-continue");
   else {
-    const auto expect = message[http::field::expect];
-    if (!parser_->is_done() && buffer_.size() == 0 && equals_ignoring_case({expect.data(), expect.size()}, "100-continue"))
+    if (expectation == Expectation::go_ahead && !parser_->is_done() && buffer_.size() == 0)
       send("HTTP/1.1 100 Continue\r\n\r\n");
     parser_->eager(true);
     return true;

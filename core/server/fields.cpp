@@ -7,27 +7,35 @@
 #include <cstring>
 #include <limits>
 
+#include "profile/keys.h"
+
 namespace turbo::server {
 namespace {
 
 constexpr double kInt64 = 9.3e18;  // no bound of its own
 using Refuse = Field::Refuse;
 
+// As wide as the profile key of the same meaning.
+Field like_key(const char* name, unsigned type, const char* key) {
+  const profile::ValueRule& rule = profile::find_key(key)->rule;
+  return {name, type, rule.minimum, rule.maximum, rule.above_minimum};
+}
+
 // What chat and completions share.
 const std::vector<Field>& sampling_fields() {
   static const std::vector<Field> fields{
       {"model", kString, 0, 256},
-      {"temperature", kNumber, 0, 2},
-      {"top_p", kNumber, 0, 1},
-      {"top_k", kInteger, -1, 2147483647},
-      {"min_p", kNumber, 0, 1},
-      {"typical_p", kNumber, 0, 1, true},
+      like_key("temperature", kNumber, "sampler.temperature"),
+      like_key("top_p", kNumber, "sampler.top_p"),
+      like_key("top_k", kInteger, "sampler.top_k"),
+      like_key("min_p", kNumber, "sampler.min_p"),
+      like_key("typical_p", kNumber, "sampler.typical_p"),
       {"seed", kInteger, -kInt64, kInt64},
-      {"n", kInteger, 1, 1024},
-      {"presence_penalty", kNumber, -2, 2},
-      {"frequency_penalty", kNumber, -2, 2},
-      {"repetition_penalty", kNumber, 0, 100, true},
-      {"repeat_penalty", kNumber, 0, 100, true},
+      {"n", kInteger, -kInt64, kInt64},  // read_common() knows the bounds
+      like_key("presence_penalty", kNumber, "sampler.presence_penalty"),
+      like_key("frequency_penalty", kNumber, "sampler.frequency_penalty"),
+      like_key("repetition_penalty", kNumber, "sampler.repetition_penalty"),
+      like_key("repeat_penalty", kNumber, "sampler.repetition_penalty"),
       {"logit_bias", kObject, 0, 4096},
       {"stop", kString | kArray},
       {"stop_token_ids", kArray, 0, 64},
@@ -80,10 +88,16 @@ bool has_type(const Json& value, unsigned types) {
 
 bool is_nothing(const Json& value) { return value.is_string() && value.get_ref<const std::string&>().empty(); }
 
-std::string range_text(const Field& field, const char* unit) {
+std::string range_text(const Field& field) {
   const auto number = [](double x) { return x == std::floor(x) && std::abs(x) < 1e15 ? fmt::format("{:.0f}", x) : fmt::format("{}", x); };
-  if (field.max >= kInt64) return fmt::format("at least {}{}", number(field.min), unit);
-  return fmt::format("{} {}{} and at most {}{}", field.above_min ? "above" : "at least", number(field.min), unit, number(field.max), unit);
+  if (field.max >= kInt64) return fmt::format("at least {}", number(field.min));
+  return fmt::format("{} {} and at most {}", field.above_min ? "above" : "at least", number(field.min), number(field.max));
+}
+
+std::string size_text(const Field& field, const char* what, const char* unit) {
+  if (field.max >= kInt64) return fmt::format("{} of at least {:.0f} {}", what, field.min, unit);
+  if (field.min <= 0) return fmt::format("{} of at most {:.0f} {}", what, field.max, unit);
+  return fmt::format("{} of {:.0f} to {:.0f} {}", what, field.min, field.max, unit);
 }
 
 std::optional<ApiError> check_one(const Json& value, const Field& field, const std::string& param) {
@@ -94,12 +108,13 @@ std::optional<ApiError> check_one(const Json& value, const Field& field, const s
     return ApiError::invalid_type(param, type_names(field.types));
   }
   double size = 0;
-  const char* unit = "";
   if (value.is_number()) size = value.get<double>();
-  else if (value.is_string()) size = static_cast<double>(value.get_ref<const std::string&>().size()), unit = " bytes";
-  else if (value.is_structured()) size = static_cast<double>(value.size()), unit = " entries";
+  else if (value.is_string()) size = static_cast<double>(value.get_ref<const std::string&>().size());
+  else if (value.is_structured()) size = static_cast<double>(value.size());
   if (!value.is_boolean() && (size < field.min || size > field.max || (field.above_min && size == field.min)))
-    return ApiError::out_of_range(param, (*unit ? "of " : "") + range_text(field, unit));
+    return ApiError::out_of_range(param, value.is_number()   ? range_text(field)
+                                         : value.is_string() ? size_text(field, "a string", "bytes")
+                                                             : size_text(field, value.is_array() ? "an array" : "an object", "entries"));
   if (value.is_string() && !field.choices.empty() &&
       std::none_of(field.choices.begin(), field.choices.end(), [&](const char* choice) { return value == choice; })) {
     std::string list;
@@ -145,7 +160,7 @@ std::span<const Field> completion_fields() {
       {.name = "prompt", .types = kString | kArray, .required = true},
       {"echo", kBoolean},
       {"logprobs", kInteger, 0, 5},
-      {"best_of", kInteger, 1, 1024},
+      {"best_of", kInteger, 1, kInt64},
       {.name = "suffix", .types = kString, .refuse = Refuse::unsupported_value},
       {.name = "response_format", .types = kObject},
   });
@@ -170,7 +185,7 @@ std::span<const Field> detokenize_fields() {
 std::span<const Field> turbo_fields() {
   static const std::vector<Field> fields{
       {.name = "drafter", .types = kString, .choices = {"off"}},
-      {"draft_tokens", kInteger, 1, 256},
+      like_key("draft_tokens", kInteger, "drafter.draft_tokens"),
       {"priority", kInteger, -100, 100},
       {"cache_salt", kString, 1, 128},
       {"timings", kBoolean},

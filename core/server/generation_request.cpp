@@ -15,13 +15,13 @@ Checked<std::vector<std::string>> read_stops(const Json& body) {
   if (!stop) return stops;
   const bool many = stop->is_array();
   const size_t count = many ? stop->size() : 1;
-  if (count > kMaxStops) return ApiError::out_of_range("stop", "at most 16 strings");
+  if (count > kMaxStops) return ApiError::out_of_range("stop", "an array of at most 16 strings");
   for (size_t i = 0; i < count; ++i) {
     const Json& item = many ? (*stop)[i] : *stop;
     const std::string param = many ? fmt::format("stop[{}]", i) : "stop";
     if (!item.is_string()) return ApiError::invalid_type(param, "a string");
     const std::string text = item.get<std::string>();
-    if (text.empty() || text.size() > kMaxStopBytes) return ApiError::out_of_range(param, "of 1 to 256 bytes");
+    if (text.empty() || text.size() > kMaxStopBytes) return ApiError::out_of_range(param, "a string of 1 to 256 bytes");
     stops.push_back(text);
   }
   return stops;
@@ -145,8 +145,9 @@ Checked<CommonRequest> read_common(const Json& body, const Backend& backend, con
   TURBO_CHECKED(request.sampling.logit_bias, read_logit_bias(body, backend));
   TURBO_CHECKED(common.stops, read_stops(body));
 
-  common.n = static_cast<uint32_t>(get_integer(body, "n").value_or(1));
-  if (common.n > backend.max_running()) return ApiError::out_of_range("n", fmt::format("at least 1 and at most {}", backend.max_running()));
+  const int64_t n = get_integer(body, "n").value_or(1), most = std::min(backend.max_running(), limits.max_queue);
+  if (n < 1 || n > most) return ApiError::out_of_range("n", fmt::format("at least 1 and at most {}", most));
+  common.n = static_cast<uint32_t>(n);
   request.min_tokens = static_cast<uint32_t>(get_integer(body, "min_tokens").value_or(0));
   const auto tokenizer = backend.tokenizer();
   if (tokenizer && !get_bool(body, "ignore_eos", false)) {
@@ -168,7 +169,7 @@ Checked<CommonRequest> read_common(const Json& body, const Backend& backend, con
     if (const auto timeout = get_integer(*own, "timeout_ms")) request.timeout_ms = static_cast<uint64_t>(*timeout);
     const std::string salt = get_string(*own, "cache_salt");
     if (!std::all_of(salt.begin(), salt.end(), [](char c) { return c > ' ' && c < 0x7f; }))
-      return ApiError::out_of_range("turbo.cache_salt", "of 1 to 128 visible ASCII characters");
+      return ApiError::out_of_range("turbo.cache_salt", "a string of 1 to 128 visible ASCII characters");
     request.cache_salt = salt;
     request.priority = static_cast<int32_t>(get_integer(*own, "priority").value_or(0));
     common.answer.timings = get_bool(*own, "timings", false);

@@ -57,7 +57,7 @@ void App::props(Call& call) {
               {"header_count", server.header_limit_count}, {"request_line_bytes", server.request_line_limit_bytes},
               {"json_depth", server.json_depth_limit}, {"idle_timeout_ms", server.idle_timeout_ms},
               {"request_timeout_ms", server.request_timeout_ms}, {"max_queue", server.max_queue},
-              {"max_connections", server.max_connections}}},
+              {"max_connections", server.max_connections}, {"tokenize_bytes", kTokenizeBytes}}},
             {"cache", backend.cache()},
             {"plugins", backend.plugins()}};
   if (server.expose_paths) body["model_path"] = backend.model_path();

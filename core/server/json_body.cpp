@@ -20,7 +20,7 @@ class Builder {
   using string_t = Json::string_t;
   using binary_t = Json::binary_t;
 
-  explicit Builder(int max_depth) : max_depth_(static_cast<size_t>(max_depth)) {}
+  Builder(int max_depth, size_t size) : max_depth_(static_cast<size_t>(max_depth)), size_(size) {}
 
   bool null() { return add(nullptr); }
   bool boolean(bool value) { return add(value); }
@@ -45,10 +45,12 @@ class Builder {
     return true;
   }
   bool parse_error(size_t position, const std::string&, const nlohmann::detail::exception& e) {
-    // The library's text reads "[json.exception.parse_error.101] parse error at line 1, column 5: ...".
-    const std::string_view what = e.what();
-    const size_t colon = what.find(": ");
-    error_ = fmt::format("byte {}: {}", position, colon == what.npos ? what : what.substr(colon + 2));
+    // Not the library's text: it repeats what it read, which may be megabytes.
+    constexpr int kNumberOverflow = 406;
+    const char* why = e.id == kNumberOverflow ? "a number beyond the range of a double"
+                      : position > size_      ? "the text ends too early"
+                                              : "not what JSON allows here";
+    error_ = fmt::format("byte {}: {}", position, why);
     return false;
   }
 
@@ -97,7 +99,7 @@ class Builder {
     members.swap(kept);
   }
 
-  const size_t max_depth_;
+  const size_t max_depth_, size_;
   Json root_;
   std::vector<Json*> stack_;
   std::string key_;
@@ -108,12 +110,13 @@ class Builder {
 
 Result<Json> parse_json(std::string_view text, int max_depth) {
   try {
-    Builder builder(max_depth);
+    Builder builder(max_depth, text.size());
     if (!Json::sax_parse(text.begin(), text.end(), &builder))
       return error(Code::invalid_argument, "the body is not valid JSON: {}", builder.error());
     return builder.take();
   } catch (const std::exception& e) {
-    return error(Code::invalid_argument, "the body is not valid JSON: {}", e.what());
+    spdlog::warn("a request body of {} bytes could not be read: {:.200}", text.size(), e.what());
+    return error(Code::invalid_argument, "the body is not valid JSON: it cannot be read");
   }
 }
 

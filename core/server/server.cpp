@@ -12,7 +12,8 @@
 namespace turbo::server {
 namespace {
 
-constexpr uint64_t kFlushMs = 1000;      // for answers to reach clients after the engine has ended
+constexpr uint64_t kFlushMs = 2000;      // for answers to be written after the engine has ended
+constexpr uint64_t kGoneMs = 10000;      // for exchanges to hear that their client is gone
 constexpr uint64_t kLetGoMs = 30000;     // a cancelled request ends within one step
 
 TransportLimits transport_limits(const profile::Profile::Server& server) {
@@ -72,14 +73,13 @@ bool Server::drain(uint64_t timeout_ms) {
   // The last answer may leave a little before the engine has put its request away.
   const uint64_t rest_ms = clean && waited_ms < timeout_ms ? timeout_ms - waited_ms : 0;
   if (const auto backend = impl_->app.backend()) clean = backend->drain(rest_ms) && clean;
-  impl_->transport->wait_idle(kFlushMs);
-  impl_->transport->close();
+  impl_->transport->finish(kFlushMs);
   return clean;
 }
 
 Server::~Server() {
   impl_->transport->close();  // every exchange hears that its client is gone and cancels
-  impl_->transport->wait_idle(kFlushMs * 10);
+  impl_->transport->wait_idle(kGoneMs);
   impl_->app.stop_work();
   if (!impl_->app.live().wait_none(kLetGoMs)) spdlog::error("the engine did not end a cancelled request");
   impl_->transport.reset();

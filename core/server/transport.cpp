@@ -68,6 +68,7 @@ void Transport::Impl::accept() {
       if (connections.size() < limits.max_connections) {
         connection = std::make_shared<Connection>(*this, std::move(socket));
         connections.emplace(connection.get(), connection);
+        ++n_open;
       }
     }
     if (connection) {
@@ -86,7 +87,7 @@ void Transport::Impl::accept() {
   });
 }
 
-void Transport::Impl::close_all() {
+void Transport::Impl::close_all(bool when_answered) {
   std::vector<std::shared_ptr<Connection>> open;
   {
     std::lock_guard lock(mutex);
@@ -99,7 +100,8 @@ void Transport::Impl::close_all() {
     acceptor.close(ignored);
     retry.cancel();
   });
-  for (const auto& connection : open) asio::post(connection->executor(), [connection] { connection->close(); });
+  for (const auto& connection : open)
+    asio::post(connection->executor(), [connection, when_answered] { when_answered ? connection->close_when_answered() : connection->close(); });
 }
 
 Transport::Transport(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -144,6 +146,15 @@ bool Transport::wait_idle(uint64_t timeout_ms) {
   return impl_->idle.wait_for(lock, std::chrono::milliseconds(timeout_ms), [&] { return impl_->n_exchanges.load() == 0; });
 }
 
-void Transport::close() { impl_->close_all(); }
+void Transport::finish(uint64_t timeout_ms) {
+  impl_->close_all(/*when_answered=*/true);
+  {
+    std::unique_lock lock(impl_->mutex);
+    impl_->idle.wait_for(lock, std::chrono::milliseconds(timeout_ms), [&] { return impl_->n_open == 0; });
+  }
+  close();
+}
+
+void Transport::close() { impl_->close_all(/*when_answered=*/false); }
 
 }  // namespace turbo::server

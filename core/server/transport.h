@@ -49,7 +49,10 @@ class Transport {
 
   /// Waits until no exchange is unanswered; false after `timeout_ms`.
   bool wait_idle(uint64_t timeout_ms);
-  /// Closes the listening socket and every connection.
+  /// Ends in order: no new connections, idle ones closed, the others once their answer is complete and written; after
+  /// `timeout_ms` they are closed all the same.
+  void finish(uint64_t timeout_ms);
+  /// Closes the listening socket and every connection at once.
   void close();
 
   struct Impl;  // transport_impl.h

@@ -27,11 +27,15 @@ struct Transport::Impl : std::enable_shared_from_this<Transport::Impl> {
 
   Status bind(const std::string& host, uint16_t port);
   void accept();
-  void close_all();
+  void close_all(bool when_answered);
   void exchange_began() { n_exchanges.fetch_add(1); }
   void exchange_ended() {
     std::lock_guard lock(mutex);
     if (n_exchanges.fetch_sub(1) == 1) idle.notify_all();
+  }
+  void socket_closed() {
+    std::lock_guard lock(mutex);
+    if (--n_open == 0) idle.notify_all();
   }
 
   const TransportLimits limits;
@@ -44,6 +48,7 @@ struct Transport::Impl : std::enable_shared_from_this<Transport::Impl> {
   std::condition_variable idle;
   std::unordered_map<Connection*, std::weak_ptr<Connection>> connections;  // guarded by mutex
   bool closing = false;                                                    // guarded by mutex
+  uint32_t n_open = 0;  // sockets of connections; guarded by mutex
   std::atomic<uint32_t> n_exchanges{0};
   std::atomic<uint64_t> body_bytes{0};
 

@@ -10,19 +10,20 @@ Workers::Workers(uint32_t threads, size_t max_waiting) : max_waiting_(max_waitin
 
 bool Workers::submit(Size size, std::function<void()> job) {
   std::lock_guard lock(mutex_);
-  if (stop_ || small_.size() + large_.size() >= max_waiting_) return false;
-  (size == Size::small ? small_ : large_).push_back({next_ticket_++, std::move(job)});
+  size_t n_waiting = 0;
+  for (const auto& queue : queues_) n_waiting += queue.size();
+  if (stop_ || n_waiting >= max_waiting_) return false;
+  queues_[static_cast<size_t>(size)].push_back({next_ticket_++, std::move(job)});
   changed_.notify_all();  // not every thread takes every job
   return true;
 }
 
 void Workers::stop() {
-  std::deque<Waiting> small, large;  // dropped outside the lock: jobs own what tells others of their end
+  decltype(queues_) dropped;  // dropped outside the lock: jobs own what tells others of their end
   {
     std::lock_guard lock(mutex_);
     stop_ = true;
-    small.swap(small_);
-    large.swap(large_);
+    dropped.swap(queues_);
     changed_.notify_all();
   }
   for (std::thread& thread : threads_)
@@ -31,9 +32,13 @@ void Workers::stop() {
 
 // The queue whose front comes first, or null.
 std::deque<Workers::Waiting>* Workers::next(bool small_only) {
-  if (small_only || large_.empty()) return small_.empty() ? nullptr : &small_;
-  if (small_.empty()) return &large_;
-  return small_.front().ticket < large_.front().ticket ? &small_ : &large_;
+  std::deque<Waiting>* first = nullptr;
+  for (const Size size : {Size::small, Size::large, Size::huge}) {
+    if ((small_only && size != Size::small) || (huge_runs_ && size == Size::huge)) continue;
+    std::deque<Waiting>& queue = queues_[static_cast<size_t>(size)];
+    if (!queue.empty() && (!first || queue.front().ticket < first->front().ticket)) first = &queue;
+  }
+  return first;
 }
 
 void Workers::run(bool small_only) {
@@ -44,10 +49,16 @@ void Workers::run(bool small_only) {
     if (stop_) return;
     std::function<void()> job = std::move(queue->front().job);
     queue->pop_front();
+    const bool huge = queue == &queues_[static_cast<size_t>(Size::huge)];
+    if (huge) huge_runs_ = true;
     lock.unlock();
     job();
     job = nullptr;
     lock.lock();
+    if (huge) {
+      huge_runs_ = false;
+      changed_.notify_all();
+    }
   }
 }
 

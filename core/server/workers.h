@@ -1,8 +1,10 @@
 // Threads for what takes long: parsing bodies, rendering templates, tokenizing. I/O threads hand over and go on.
 //
 // Bounded: a full queue refuses. One thread takes small jobs only, so that a few large ones never hold up the others.
+// Of huge jobs one runs at a time, which bounds the memory they take.
 #pragma once
 
+#include <array>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -15,7 +17,7 @@ namespace turbo::server {
 
 class Workers {
  public:
-  enum class Size { small, large };
+  enum class Size { small, large, huge };
 
   /// At least two threads; at most `max_waiting` jobs wait.
   Workers(uint32_t threads, size_t max_waiting);
@@ -39,7 +41,8 @@ class Workers {
   const size_t max_waiting_;
   std::mutex mutex_;  // of everything below but the threads
   std::condition_variable changed_;
-  std::deque<Waiting> small_, large_;
+  std::array<std::deque<Waiting>, 3> queues_;  // by Size
+  bool huge_runs_ = false;
   uint64_t next_ticket_ = 0;
   bool stop_ = false;
   std::vector<std::thread> threads_;

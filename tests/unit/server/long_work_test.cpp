@@ -105,7 +105,7 @@ TEST_F(LongWork, DrainWaitsForIt) {
 TEST_F(LongWork, HealthIsQuickWhileMegabytesAreTokenized) {
   open_gate();
   std::vector<Client> clients;
-  const std::string request = request_text("POST", "/tokenize", large(6 << 20));
+  const std::string request = request_text("POST", "/tokenize", large(4 << 20));
   for (int i = 0; i < 4; ++i) {
     clients.push_back(connect());
     clients.back().send(request);
