@@ -60,7 +60,9 @@ fs::path default_probe_cache_folder() {
     return value && value[0] == '/' ? fs::path(value) : fs::path();
   };
   if (const fs::path cache = absolute("XDG_CACHE_HOME"); !cache.empty()) return cache / "turbo" / "probe";
-  if (const fs::path home = absolute("HOME"); !home.empty()) return home / ".cache" / "turbo" / "probe";
+  // Accounts of services name homes that nobody made; making one is not this program's business.
+  std::error_code failed;
+  if (const fs::path home = absolute("HOME"); !home.empty() && fs::is_directory(home, failed)) return home / ".cache" / "turbo" / "probe";
   return {};
 }
 

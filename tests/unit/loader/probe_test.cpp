@@ -146,6 +146,18 @@ TEST(ProbeCache, WithoutAHomeNothingIsRemembered) {
   EXPECT_FALSE(contains(status.message() + status.hint(), ".json"));
 }
 
+TEST(ProbeCache, AMissingHomeIsNotMade) {
+  const Installation fresh;
+  const std::filesystem::path missing = fresh.cache() / "no" / "home", file = fresh.cache() / "file";
+  const ScopedEnv cache("XDG_CACHE_HOME", ""), home("HOME", missing.string());
+  EXPECT_TRUE(default_probe_cache_folder().empty());
+  std::filesystem::create_directories(missing);
+  EXPECT_EQ(default_probe_cache_folder(), missing / ".cache" / "turbo" / "probe");
+  std::ofstream(file) << "not a folder";
+  const ScopedEnv blocked("HOME", file.string());
+  EXPECT_TRUE(default_probe_cache_folder().empty());
+}
+
 TEST(ProbeCache, AnythingInTheWayIsIgnored) {
   const Installation fresh;
   const fs::path library = fresh.add("fault", "fault.so", fault_manifest()) / "fault.so";
