@@ -43,6 +43,7 @@ class Resolver {
   Status check_request();
   Status check_tiers();
   Status check_name(const std::string& kind, const std::string& name) const;
+  const PluginEntry* unread_plugin() const;
   Status check_prefer() const;
   Status check_option_slots() const;
   Status check_shared_options(const std::string& kind, const std::vector<const turbo_component*>& chosen) const;

@@ -54,10 +54,21 @@ Status Resolver::check_name(const std::string& kind, const std::string& name) co
                                 ref.plugin->refusal.message()),
                     ref.plugin->refusal.hint());
   const std::vector<std::string> known(names.begin(), names.end());
-  return Status(Code::invalid_argument,
-                fmt::format("{} '{}': no plugin provides it; installed: {}", kind, clean_text(name, 64),
-                            known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", "))),
-                did_you_mean(name, known, catalog_.install_hint()));
+  std::string why = fmt::format("{} '{}': no plugin provides it; installed: {}", kind, clean_text(name, 64),
+                                known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", ")));
+  std::string what_to_do = catalog_.install_hint();
+  if (const PluginEntry* unread = unread_plugin()) {
+    why += fmt::format("; a plugin whose components are not known was refused: {}", unread->refusal.message());
+    what_to_do = unread->refusal.hint().empty() ? "mend that plugin; `turbo plugins list` names every refusal" : unread->refusal.hint();
+  }
+  return Status(Code::invalid_argument, std::move(why), did_you_mean(name, known, what_to_do));
+}
+
+// A refused plugin, or search folder, that might provide anything: its manifest was not read.
+const PluginEntry* Resolver::unread_plugin() const {
+  for (const PluginEntry& plugin : catalog_.plugins())
+    if (!plugin.refusal.is_ok() && !plugin.replaced && plugin.manifest.id.empty()) return &plugin;
+  return nullptr;
 }
 
 Status Resolver::check_prefer() const {
