@@ -30,7 +30,7 @@ struct ValueRule {
   double minimum = 0, maximum = 0;   // inclusive; for integer, number, bytes, duration_ms
   bool above_minimum = false;        // the minimum itself is excluded
   std::vector<std::string> choices;  // for choice, and for the items of a text_list
-  std::string zero_word;             // word that may stand for 0, which may lie below `minimum`: "auto"
+  std::string zero_word;             // word for 0, which may lie below `minimum`: "auto"; of bytes and durations 0 itself will do
   bool optional = false;             // null, or the text "null" in an override, unsets it
   bool environment = false;          // ${NAME} is replaced by the environment variable
 };

@@ -122,8 +122,7 @@ std::string number_hint(const ValueRule& rule, const Scalar& scalar) {
 Result<Value> read_integer(const ValueRule& rule, const Scalar& scalar) {
   const auto number = whole_number(scalar.text);
   if (!number || scalar.quoted) return expected(rule, scalar, number_hint(rule, scalar));
-  const bool zero = *number == 0 && !rule.zero_word.empty();
-  if (!zero && !in_range(rule, static_cast<double>(*number))) return expected(rule, scalar);
+  if (!in_range(rule, static_cast<double>(*number))) return expected(rule, scalar);
   return Value(*number);
 }
 

@@ -57,7 +57,7 @@ Json value_schema(const ValueRule& rule) {
   if (rule.zero_word.empty() && !rule.optional) return scalar;
   Json forms = Json::array();
   forms.push_back(scalar);
-  if (!rule.zero_word.empty()) forms.push_back({{"enum", {0, rule.zero_word}}});
+  if (!rule.zero_word.empty()) forms.push_back(rule.kind == KeyKind::integer ? Json{{"const", rule.zero_word}} : Json{{"enum", {0, rule.zero_word}}});
   if (rule.optional) forms.push_back({{"type", "null"}});
   return {{"anyOf", std::move(forms)}};
 }

@@ -8,7 +8,7 @@
 namespace turbo::arch_cpu {
 namespace {
 
-constexpr uint32_t kMaxThreads = 256;
+constexpr uint32_t kMaxThreads = 1024;
 
 std::string describe_isa(const CpuIsaChoice& choice) {
   std::string name = cpu_isa_name(choice.isa);

@@ -73,6 +73,11 @@ TEST(Flags, MessagesNameFlagValueAndForms) {
 }
 
 TEST(Flags, UnknownAbbreviatedAndGone) {
+  for (const char* bad : {"0", "1025"})
+    EXPECT_SAYS(parse_flags({{"--threads", bad}}), "expected a whole number from 1 to 1024, or auto");
+  EXPECT_EQ(parse_flags({{"--threads", "1024"}})->compute.threads, 1024);
+  EXPECT_EQ(parse_flags({{"--threads", "auto"}})->compute.threads, 0);
+  EXPECT_SAYS(parse_flags({{"--context", "0"}}), "or auto");
   EXPECT_SAYS(unknown_flag("--thread"), "did you mean --threads?");
   EXPECT_SAYS(unknown_flag("--kv-codek"), "did you mean '--kv-codec'?");
   EXPECT_SAYS(unknown_flag("--speculative-ngram-max"),
