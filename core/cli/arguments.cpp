@@ -49,6 +49,10 @@ class Parser {
     const profile::Flag* flag = profile::find_flag(name);
     return flag && flag->value_name.empty();
   }
+  /// The word after `token` is its value.
+  bool takes_next(const std::string& token) const {
+    return token.starts_with("--") && token.find('=') == std::string::npos && known(token) && !is_toggle(token);
+  }
   bool known(std::string_view name) const { return find_option(command_, name) || profile::find_flag(name); }
 
  private:
@@ -85,8 +89,9 @@ class Parser {
   Arguments& arguments_;
 };
 
-// Toggles may carry =true or =false; the library has no such form, so they are taken out first.
-std::vector<std::string> expand_toggles(const Parser& parser, const std::vector<std::string>& tokens, std::vector<Given>& given) {
+// What the library has no form for is taken out first: toggles with =true or =false, and words that are negative numbers.
+std::vector<std::string> expand_tokens(const Command& command, const Parser& parser, const std::vector<std::string>& tokens,
+                                       Arguments& arguments, std::vector<Given>& given) {
   std::vector<std::string> rest;
   for (size_t i = 0; i < tokens.size(); ++i) {
     const std::string& token = tokens[i];
@@ -95,7 +100,10 @@ std::vector<std::string> expand_toggles(const Parser& parser, const std::vector<
       break;
     }
     const size_t equals = token.find('=');
-    if (token.starts_with("--") && equals != std::string::npos && parser.is_toggle(token.substr(0, equals)))
+    const bool negative = token.size() > 1 && token[0] == '-' && token[1] >= '0' && token[1] <= '9';
+    if (negative && command.max_positional > 0 && (i == 0 || !parser.takes_next(tokens[i - 1])))
+      arguments.positional.push_back(token);
+    else if (token.starts_with("--") && equals != std::string::npos && parser.is_toggle(token.substr(0, equals)))
       given.push_back({token.substr(0, equals), token.substr(equals + 1), token.substr(0, equals)});
     else
       rest.push_back(token);
@@ -127,7 +135,7 @@ Status read_command_line(const Command& command, const std::vector<std::string>&
   positional.add("positional", -1);
   try {
     using style = po::command_line_style::style_t;
-    const po::parsed_options parsed = po::command_line_parser(expand_toggles(parser, tokens, given))
+    const po::parsed_options parsed = po::command_line_parser(expand_tokens(command, parser, tokens, arguments, given))
                                           .options(description)
                                           .positional(positional)
                                           .style(style::allow_long | style::long_allow_adjacent | style::long_allow_next |

@@ -31,9 +31,9 @@ struct Waiter : engine::Listener {
 
 engine::Request make_request(const BenchCase& what, const std::vector<int32_t>& text, uint32_t salt) {
   engine::Request request;
-  const uint32_t n = std::max(1u, what.gen_tokens ? std::max(what.depth, what.prompt_tokens) : what.prompt_tokens);
+  const uint32_t n = what.prompt_length();
   for (uint32_t i = 0; i < n; ++i) request.prompt.push_back(text[(i + size_t{salt} * 97) % text.size()]);
-  request.max_tokens = what.gen_tokens ? what.gen_tokens : 1;
+  request.max_tokens = what.generated();
   request.sampling.temperature = 0;
   request.use_prefix_cache = false;  // what is timed must be computed
   return request;
@@ -159,6 +159,10 @@ std::string BenchCase::name() const {
   if (concurrency) name += fmt::format(" c{}", concurrency);
   return name;
 }
+
+uint32_t BenchCase::prompt_length() const { return std::max(1u, gen_tokens ? std::max(depth, prompt_tokens) : prompt_tokens); }
+
+uint32_t BenchCase::generated() const { return gen_tokens ? gen_tokens : 1; }
 
 Result<BenchResult> run_case(engine::Runtime& runtime, const BenchCase& what, uint32_t reps, const std::vector<int32_t>& text) {
   BenchResult result;

@@ -23,6 +23,9 @@ Quantiles quantiles_of(std::vector<double> values);
 struct BenchCase {
   uint32_t prompt_tokens = 0, gen_tokens = 0, depth = 0, batch = 1, concurrency = 0;
   std::string name() const;
+  uint32_t prompt_length() const;                       // of one request
+  uint32_t generated() const;                           // by one request
+  uint64_t tokens() const { return uint64_t{prompt_length()} + generated(); }  // that one request needs room for
 };
 
 struct BenchResult {

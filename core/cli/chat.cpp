@@ -100,8 +100,10 @@ int run_chat(const Arguments& arguments, engine::Runtime& runtime, Interruption&
       fmt::print("/reset   forget the conversation\n/system TEXT   start over with this system message\n/exit    leave\nCtrl-C   stop an answer\n");
     } else if (line == "/reset") {
       chat.reset();
-    } else if (line.starts_with("/system ")) {
-      chat.set_system(line.substr(8));
+    } else if (line == "/system" || line.starts_with("/system ")) {
+      const size_t text = line.find_first_not_of(" \t", 7);
+      if (text == std::string::npos) print_note("/system: the message is missing; give it after the word, or /reset to start over\n");
+      else chat.set_system(line.substr(text));
     } else if (line.starts_with("/")) {
       print_note("unknown command '{}'; /help lists them\n", line);
     } else if (const Status status = chat.answer(line, interruption.current); !status.is_ok() && !interruption.asked) {

@@ -39,6 +39,21 @@ Result<Plan> make_plan(const Arguments& arguments) {
   return plan;
 }
 
+// A case that the context cannot hold is a wrong command line, told before anything is timed.
+Status check_context(const Arguments& arguments, const Plan& plan, uint32_t context) {
+  for (const BenchCase& what : plan.cases) {
+    const uint64_t tokens = what.tokens();
+    if (tokens <= context) continue;
+    const char* option = what.gen_tokens > what.prompt_length()    ? "--gen-tokens"
+                         : what.prompt_tokens >= what.depth ? "--prompt-tokens"
+                                                            : "--depth";
+    return error(Code::invalid_argument, "{}: the test {} needs {} tokens but the context holds {}", arguments.shown(option), what.name(),
+                 tokens, context)
+        .with_hint("ask for fewer tokens or raise --context");
+  }
+  return Status::ok();
+}
+
 // Prompts: the file's tokens, or a fixed walk over the vocabulary.
 Result<std::vector<int32_t>> prompt_tokens(const Arguments& arguments, const engine::Runtime& runtime) {
   if (arguments.has("--prompt-file")) {
@@ -126,6 +141,7 @@ int run_bench(const Arguments& arguments) {
   profile->engine.max_running = static_cast<int>(plan->most_rows);
   const auto runtime = load_runtime(*profile, arguments, exit_code);
   if (!runtime) return exit_code;
+  if (const Status status = check_context(arguments, *plan, runtime->context()); !status.is_ok()) return fail(status, arguments, kUsage);
   if (const auto tokenizer = runtime->tokenizer(); !tokenizer && arguments.has("--prompt-file"))
     return fail(tokenizer.status(), arguments, kModel);
   const auto text = prompt_tokens(arguments, *runtime);

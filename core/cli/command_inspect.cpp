@@ -1,13 +1,60 @@
 // turbo inspect: header facts of a model file, and the memory it will need.
+#include "base/checked.h"
 #include "cli/commands.h"
 #include "model/files/summary.h"
 #include "model/files/weight_check.h"
 
 namespace turbo::cli {
+namespace {
+
+// Without a profile or settings the answer is about the file alone, and no plugin is looked at.
+bool has_settings(const Arguments& arguments) { return arguments.profile || !arguments.overrides.empty(); }
+
+std::string codec_name(const profile::Profile& profile) {
+  return profile.kv.k == profile.kv.v ? profile.kv.k : profile.kv.k + "/" + profile.kv.v;
+}
+
+// Adds the rows about memory. Only settings that cannot be right are errors: a file may be looked at on a machine that
+// cannot run it, and then the figures that need a plugin are left out.
+Status add_memory(nlohmann::ordered_json& json, const profile::Profile& profile, const model::ModelConfig& config, uint64_t tensor_bytes,
+                  bool settings) {
+  // Two bytes for each element of K and V: the f16 cache that profiles use unless they say otherwise.
+  const uint64_t f16 = uint64_t{2} * config.n_layers * config.n_kv_heads * (config.head_dim_k + config.head_dim_v);
+  json["context_length"] = config.context_length;
+  json["kv_bytes_per_token_f16"] = f16;
+  uint64_t per_token = f16;
+  if (settings) {
+    engine::LoadStage stage = engine::LoadStage::model;
+    const Result<uint64_t> found = engine::kv_bytes_per_token(profile, &stage);
+    if (!found && exit_code_of(found.status(), stage) == kUsage) return found.status();
+    if (found) per_token = *found;
+    else if (codec_name(profile) != "f16") {
+      json["memory_unknown"] = found.status().message();
+      return Status::ok();
+    }
+  }
+  json["kv_codec"] = settings ? codec_name(profile) : "f16";
+  json["kv_bytes_per_token"] = per_token;
+  json["memory_at_context"] = nlohmann::ordered_json::array();
+  const uint64_t asked = settings && profile.model.context > 0 ? static_cast<uint64_t>(profile.model.context) : 0;
+  for (const uint64_t context : asked ? std::vector<uint64_t>{asked} : std::vector<uint64_t>{2048, 8192, 32768}) {
+    const auto cache = checked_mul(context, per_token);
+    const auto bytes = cache ? checked_add(tensor_bytes, *cache) : std::nullopt;
+    if (bytes && (asked || context <= config.context_length)) json["memory_at_context"].push_back({{"context", context}, {"bytes", *bytes}});
+  }
+  return Status::ok();
+}
+
+}  // namespace
 
 int run_inspect(const Arguments& arguments) {
   if (arguments.positional.size() != 1)
     return fail(Status(Code::invalid_argument, "inspect: expected one model file or folder", "turbo inspect FILE"), arguments, kUsage);
+  int exit_code = kOk;
+  std::optional<profile::Profile> profile = profile::Profile{};
+  if (has_settings(arguments)) profile = load_profile(arguments, exit_code);
+  if (!profile) return exit_code;
+  profile->model.path = arguments.positional[0];
   const auto file = model::ModelFile::open(arguments.positional[0]);
   if (!file) return fail(file.status(), arguments, kModel);
   if (arguments.has("--check-weights"))
@@ -16,18 +63,9 @@ int run_inspect(const Arguments& arguments) {
   const auto config = model::read_config(**file);
 
   nlohmann::ordered_json json = nlohmann::ordered_json::parse(summary.to_json());
-  if (config) {
-    // Two bytes for each element of K and V: the f16 cache that profiles use unless they say otherwise.
-    const uint64_t per_token = uint64_t{2} * config->n_layers * config->n_kv_heads * (config->head_dim_k + config->head_dim_v);
-    json["context_length"] = config->context_length;
-    json["kv_bytes_per_token_f16"] = per_token;
-    json["memory_at_context"] = nlohmann::ordered_json::array();
-    for (const uint64_t context : {uint64_t{2048}, uint64_t{8192}, uint64_t{32768}})
-      if (context <= config->context_length)
-        json["memory_at_context"].push_back({{"context", context}, {"bytes", summary.tensor_bytes + context * per_token}});
-  } else {
-    json["not_runnable"] = config.status().message();
-  }
+  if (!config) json["not_runnable"] = config.status().message();
+  else if (const Status status = add_memory(json, *profile, *config, summary.tensor_bytes, has_settings(arguments)); !status.is_ok())
+    return fail(status, arguments, kUsage);
   if (arguments.style.json) {
     print_json(json);
     return kOk;
@@ -37,8 +75,13 @@ int run_inspect(const Arguments& arguments) {
     fmt::print("not runnable: {}\n", config.status().message());
     return kOk;
   }
+  if (json.contains("memory_unknown")) {
+    fmt::print("memory: not known here: {}\n", json["memory_unknown"].get<std::string>());
+    return kOk;
+  }
   for (const auto& row : json["memory_at_context"])
-    fmt::print("memory at context {}: about {}\n", row["context"].get<uint64_t>(), human_bytes(row["bytes"].get<uint64_t>()));
+    fmt::print("memory at context {}: about {} with kv {}\n", row["context"].get<uint64_t>(), human_bytes(row["bytes"].get<uint64_t>()),
+               json["kv_codec"].get<std::string>());
   return kOk;
 }
 

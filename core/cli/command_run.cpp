@@ -62,7 +62,9 @@ Result<std::vector<int32_t>> prompt_ids(const Arguments& arguments, const engine
   input.messages.push_back({{"role", "user"}, {"content", text}});
   Result<engine::ChatPrompt> prompt = engine::make_chat_prompt(**chat_template, **tokenizer, std::move(input));
   if (!prompt) {
-    if (prompt.status().code() == Code::resource_exhausted) exit_code = kModel;  // the template goes beyond its limits
+    // Beyond its limits, or a fault in its text; what a template says with raise_exception() is about the conversation.
+    const Status& status = prompt.status();
+    if (status.code() == Code::resource_exhausted || status.message().starts_with("chat template: ")) exit_code = kModel;
     return prompt.status();
   }
   return std::move(prompt->ids);

@@ -62,7 +62,8 @@ int run_serve(const Arguments& arguments) {
 
   // The socket opens first: a port in use is known before the weights are read, and clients see "loading".
   Result<std::unique_ptr<server::Server>> server = server::Server::start(*profile);
-  if (!server) return fail(server.status(), arguments);
+  // A name that means no address is a faulty setting; an address that cannot be had is the machine's refusal.
+  if (!server) return fail(server.status(), arguments, server.status().message().starts_with("server.host:") ? kUsage : kFailed);
   std::shared_ptr<engine::Runtime> runtime = load_runtime(*profile, arguments, exit_code);
   if (!runtime) return exit_code;
   stop.serving();

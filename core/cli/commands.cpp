@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <clocale>
 #include <csignal>
 #include <iostream>
@@ -12,6 +13,7 @@
 #include "base/log.h"
 #include "base/nearest.h"
 #include "cli/signals.h"
+#include "turbo/kernel/cpu_isa.hpp"
 
 namespace turbo::cli {
 namespace {
@@ -40,8 +42,8 @@ const std::vector<Option>& generation_options() {
 
 std::span<const Command> commands() {
   static const std::vector<Command> table{
-      {"serve", "", "serve the OpenAI-compatible HTTP API", {}, run_serve},
-      {"run", "", "one prompt to text, or an interactive chat", generation_options(), run_run},
+      {"serve", "", "serve the OpenAI-compatible HTTP API", {}, run_serve, 0, true},
+      {"run", "", "one prompt to text, or an interactive chat", generation_options(), run_run, 0, true},
       {"bench", "", "prefill and decode speed, speculation statistics, memory",
        {{"--prompt-tokens", "N[,N]", "prompt lengths to time (default 512)"},
         {"--gen-tokens", "N", "tokens to generate (default 128)"},
@@ -126,7 +128,27 @@ Result<std::string> read_option_file(const Arguments& arguments, const std::stri
   return text;
 }
 
+namespace {
+
+// Variables that plugins read, where a value is wrong on every machine; doctor shows them as they are.
+Status check_variables() {
+  const std::optional<std::string> isa = profile::process_environment()("TURBO_CPU_ISA");
+  if (!isa || isa->empty()) return Status::ok();
+  std::vector<std::string> names;
+  for (const CpuIsa known : {CpuIsa::scalar, CpuIsa::avx2, CpuIsa::avx512}) names.push_back(cpu_isa_name(known));
+  if (std::find(names.begin(), names.end(), *isa) != names.end()) return Status::ok();
+  const std::string near = nearest_name(*isa, names);
+  return error(Code::invalid_argument, "TURBO_CPU_ISA: expected {} but found '{}'", fmt::join(names, ", "), *isa)
+      .with_hint(near.empty() ? "unset TURBO_CPU_ISA" : "did you mean '" + near + "'?");
+}
+
+}  // namespace
+
 std::optional<profile::Profile> load_profile(const Arguments& arguments, int& exit_code) {
+  if (const Status status = check_variables(); !status.is_ok() && arguments.command != "doctor") {
+    exit_code = fail(status, arguments, kUsage);
+    return std::nullopt;
+  }
   const profile::SearchPaths search = profile::standard_search_paths(executable_path());
   Result<profile::Profile> profile = profile::load_profile(arguments.profile, arguments.overrides, search);
   if (!profile) {
@@ -244,6 +266,8 @@ int run_words(std::vector<std::string> tokens) {
     return fail(Status(Code::invalid_argument, "turbo " + name + ": unexpected argument '" + word + "'",
                        name == "run" ? "give the text with --prompt" : "turbo " + name + " --help"), *arguments, kUsage);
   }
+  std::optional<EndOnSignal> end;
+  if (!command->own_signals) end.emplace(arguments->style);
   return command->run(*arguments);
 }
 

@@ -19,6 +19,7 @@ struct Command {
   std::vector<Option> options;
   int (*run)(const Arguments& arguments);
   size_t max_positional = 0;  // words that are not options
+  bool own_signals = false;   // the command ends itself on SIGINT and SIGTERM; others are ended at once
 };
 
 std::span<const Command> commands();

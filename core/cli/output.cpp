@@ -3,8 +3,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
+#include <thread>
 
 namespace turbo::cli {
 
@@ -15,7 +17,14 @@ void print_error(const Status& status, const OutputStyle& style) {
   print_json({{"error", {{"code", code_name(status.code())}, {"message", status.message()}, {"hint", status.hint()}}}});
 }
 
+bool claim_result() {
+  static std::atomic<std::thread::id> owner{};
+  std::thread::id none{};
+  return owner.compare_exchange_strong(none, std::this_thread::get_id()) || none == std::this_thread::get_id();
+}
+
 void print_json(const nlohmann::ordered_json& json) {
+  if (!claim_result()) return;
   // Plain writes: a full disk must not throw out of an error report. The command line checks stdout at the end.
   const std::string text = json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
   std::fwrite(text.data(), 1, text.size(), stdout);

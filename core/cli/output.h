@@ -1,4 +1,4 @@
-// What commands print: errors, hints, JSON, progress. Main thread only.
+// What commands print: errors, hints, JSON, progress. Main thread, and the one that hears signals.
 #pragma once
 
 #include <chrono>
@@ -33,7 +33,10 @@ void print_note(fmt::format_string<Args...> text, Args&&... args) noexcept {
 /// "turbo: error: WHAT: WHY", the hint, and with json the error object on stdout.
 void print_error(const Status& status, const OutputStyle& style);
 
-/// One JSON object on stdout.
+/// Whose object it is that goes to stdout: true for the first thread that asks, and for that one again. [any thread]
+bool claim_result();
+
+/// One JSON object on stdout; nothing when another thread has claimed the result.
 void print_json(const nlohmann::ordered_json& json);
 
 /// A bar on a terminal; otherwise plain lines at every quarter of what takes over two seconds; nothing when quiet.

@@ -56,9 +56,11 @@ nlohmann::ordered_json run_report(const engine::Runtime& runtime, const std::vec
 
 void print_run_summary(const Generated& g) {
   const engine::Finish& f = g.finish;
-  print_note("[{} prompt tokens at {:.1f}/s, {} generated at {:.1f}/s, {}]\n", f.usage.prompt_tokens,
-             per_second(f.usage.prompt_tokens, f.timings.prompt_ns), g.ids.size(),
-             per_second(g.ids.empty() ? 0 : g.ids.size() - 1, f.timings.generate_ns), reason_name(f.reason));
+  // The first token belongs to the prompt's time: alone it has no rate.
+  const double speed = g.ids.empty() ? 0 : per_second(g.ids.size() - 1, f.timings.generate_ns);
+  print_note("[{} prompt tokens at {:.1f}/s, {} generated{}, {}]\n", f.usage.prompt_tokens,
+             per_second(f.usage.prompt_tokens, f.timings.prompt_ns), g.ids.size(), speed > 0 ? fmt::format(" at {:.1f}/s", speed) : "",
+             reason_name(f.reason));
 }
 
 }  // namespace turbo::cli

@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <unistd.h>
 
 namespace turbo::cli {
 namespace {
@@ -33,5 +34,13 @@ SignalWatch::~SignalWatch() {
   pthread_kill(thread_.native_handle(), kStop);
   thread_.join();
 }
+
+EndOnSignal::EndOnSignal(const OutputStyle& style)
+    : watch_([style](int, int count) {
+        if (style.json && !claim_result() && count == 1) return;
+        if (isatty(STDERR_FILENO)) print_note("\r\033[K");
+        print_error(Status(Code::cancelled, "interrupted before there was a result"), style);
+        _exit(kInterrupted);
+      }) {}
 
 }  // namespace turbo::cli

@@ -4,6 +4,8 @@
 #include <functional>
 #include <thread>
 
+#include "cli/output.h"
+
 namespace turbo::cli {
 
 /// Must exist before any other thread starts (threads inherit the blocked mask). Calls on_signal(signal, count) for
@@ -18,6 +20,16 @@ class SignalWatch {
  private:
   std::function<void(int, int)> on_signal_;
   std::thread thread_;
+};
+
+/// While it lives, either signal ends the program at once with exit code 130 and, with --json, one error object: for
+/// commands whose result comes at the end. A result that is being printed is left to finish, unless asked twice.
+class EndOnSignal {
+ public:
+  explicit EndOnSignal(const OutputStyle& style);
+
+ private:
+  SignalWatch watch_;
 };
 
 }  // namespace turbo::cli

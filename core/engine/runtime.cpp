@@ -289,6 +289,16 @@ Result<PlanReport> plan(const profile::Profile& profile, LoadStage* failed_at, P
   return status;
 }
 
+Result<uint64_t> kv_bytes_per_token(const profile::Profile& profile, LoadStage* failed_at) {
+  Runtime::Impl impl;
+  Status status = impl.open_model(profile);
+  if (status.is_ok()) status = impl.resolve(loader::ResolveMode::load);
+  if (failed_at) *failed_at = impl.stage;
+  TURBO_RETURN_IF_ERROR(status);
+  TURBO_ASSIGN(const turbo_kv_bytes bytes, kv::KvCache::bytes(impl.pack().api, impl.pack().self, cache_shape(impl.config, 1, 1)));
+  return bytes.block_bytes / kv::kBlock;
+}
+
 Runtime::Runtime(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Runtime::~Runtime() = default;
 

@@ -40,6 +40,9 @@ enum class LoadStage { model, plugins, weights, engine };
 /// `losses`, when given, is filled then too.
 Result<PlanReport> plan(const profile::Profile& profile, LoadStage* failed_at = nullptr, PlanReport* losses = nullptr);
 
+/// Bytes of KV cache that one position takes with the profile's codecs. Loads plugins but no weights.
+Result<uint64_t> kv_bytes_per_token(const profile::Profile& profile, LoadStage* failed_at = nullptr);
+
 class Runtime {
  public:
   /// Stage ("weights") and fraction done in [0, 1]; called on the loading thread.
@@ -77,6 +80,7 @@ class Runtime {
 
  private:
   friend Result<PlanReport> plan(const profile::Profile&, LoadStage*, PlanReport*);
+  friend Result<uint64_t> kv_bytes_per_token(const profile::Profile&, LoadStage*);
   struct Impl;
   explicit Runtime(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;

@@ -130,7 +130,7 @@ class Refusals(unittest.TestCase):
         self.refused(4, "run", "--tier", "hip", "--prompt", "a", "--json")
 
     def test_a_path_on_the_wrong_instruction_set_says_so(self):
-        result = self.refused(4, "run", "--prompt", "a", env={"PATH": os.environ["PATH"], "TURBO_CPU_ISA": "sse9"})
+        result = self.refused(2, "run", "--prompt", "a", env={"PATH": os.environ["PATH"], "TURBO_CPU_ISA": "sse9"})
         self.assertIn(b"TURBO_CPU_ISA", result.stderr)
 
 
@@ -151,9 +151,38 @@ class Refusals(unittest.TestCase):
                                               env={"PATH": os.environ["PATH"], "TURBO_SEED": "1"}).stderr)
 
     def test_a_wrong_instruction_set_is_one_sentence(self):
-        stderr = self.refused(4, "run", "--prompt", "a", env={"PATH": os.environ["PATH"], "TURBO_CPU_ISA": "foo"}).stderr.decode()
-        self.assertEqual(stderr.count("TURBO_CPU_ISA: 'foo' is none of scalar, avx2, avx512"), 1, stderr)
+        stderr = self.refused(2, "run", "--prompt", "a", env={"PATH": os.environ["PATH"], "TURBO_CPU_ISA": "foo"}).stderr.decode()
+        self.assertEqual(stderr.count("TURBO_CPU_ISA: expected scalar, avx2, avx512 but found 'foo'"), 1, stderr)
         self.assertNotIn("plugin's folder", stderr)
+
+    def test_bench_beyond_the_context(self):
+        for option, value in (("--depth", "1000000"), ("--prompt-tokens", "100000"), ("--gen-tokens", "100000")):
+            stderr = self.refused(2, "bench", option, value).stderr
+            self.assertIn(option.encode() + b": ", stderr)
+            self.assertIn(b"--context", stderr.split(b"hint: ")[1])
+
+    def test_threads(self):
+        for value in ("0", "1025", "abc"):
+            self.assertIn(b"from 1 to 1024, or auto", self.refused(2, "run", "--prompt", "a", "--threads", value).stderr)
+        self.assertEqual(turbo("plan", "--threads", "1024").returncode, 0)
+
+    def test_inspect_settings(self):
+        for args in (["--threads", "abc"], ["--context", "99999999999"], ["--set", "bogus=1"], ["--profile", "nope"], ["--kv-codec", "zzz"]):
+            self.refused(2, "inspect", MINI, *args)
+
+    def test_a_refused_manifest_is_named(self):
+        with tempfile.TemporaryDirectory() as folder:
+            os.mkdir(os.path.join(folder, "mine"))
+            with open(os.path.join(folder, "mine", "plugin.yaml"), "w") as file:
+                file.write("nosuch: 1\n")
+            stderr = self.refused(2, "run", "--prompt", "a", "--set", f"plugins.paths=[{folder}]", "--set", "sampler.name=mine").stderr
+        error = stderr[stderr.index(b"turbo: error: "):].decode()
+        self.assertIn("was refused: ", error)
+        self.assertIn(folder, error)
+        self.assertNotIn("put the plugin", error)
+
+    def test_detokenize_negative(self):
+        self.assertIn(b"token -1 is outside the vocabulary", self.refused(2, "detokenize", "5", "-1").stderr)
 
     def test_input_files(self):
         for command in (["run", "--prompt-file"], ["perplexity", "--file"], ["tokenize", "--file"], ["bench", "--prompt-file"]):
@@ -189,7 +218,7 @@ class Refusals(unittest.TestCase):
         foreign = self.refused(1, "serve", "--host", "192.0.2.1").stderr  # a network for examples, no machine's own
         self.assertIn(b"address", foreign.split(b"hint: ")[1])
         self.assertNotIn(b"stop the program", foreign)
-        self.assertIn(b"hint: ", self.refused(1, "serve", "--host", "no-such-host.invalid").stderr)
+        self.assertIn(b"hint: ", self.refused(2, "serve", "--host", "no-such-host.invalid").stderr)
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = str(taken.getsockname()[1])
             self.assertIn(b"another server.port", self.refused(1, "serve", "--port", port).stderr)
@@ -204,7 +233,8 @@ class Refusals(unittest.TestCase):
     def test_templates_are_part_of_the_model(self):
         with tempfile.TemporaryDirectory() as folder:
             model = os.path.join(folder, "m.gguf")
-            for template, code in ((b"{% for i in range(1000000000000) %}x{% endfor %}", 3), (b"{{ ", 3)):
+            for template, code in ((b"{% for i in range(1000000000000) %}x{% endfor %}", 3), (b"{{ ", 3), (b"{{ 1/0 }}", 3),
+                                   (b"{{ nosuch.field }}", 3), (b"{{ nosuch() }}", 3), (b"{{ raise_exception('no') }}", 2)):
                 with_template(MINI, model, template)
                 self.refused(code, "run", "--model", model, "--chat", "--prompt", "a")
 
@@ -231,6 +261,19 @@ class Surroundings(unittest.TestCase):
 
 
 class Tools(unittest.TestCase):
+    def test_one_token_has_no_rate(self):
+        self.assertIn(b"1 generated, length]", turbo("run", "--prompt", "a", "--max-tokens", "1").stderr)
+        self.assertRegex(turbo("run", "--prompt", "a", "--max-tokens", "3", "--ignore-eos").stderr, rb"3 generated at [0-9.]+/s")
+
+    def test_inspect_counts_what_is_asked(self):
+        plain = data(turbo("inspect", MINI, "--json"))
+        f32 = data(turbo("inspect", MINI, "--json", "--context", "512", "--kv-codec", "f32"))
+        self.assertEqual(f32["kv_bytes_per_token"], 2 * plain["kv_bytes_per_token"])
+        self.assertEqual([row["context"] for row in f32["memory_at_context"]], [512])
+        weights = plain["memory_at_context"][0]["bytes"] - 2048 * plain["kv_bytes_per_token"]
+        self.assertEqual(f32["memory_at_context"][0]["bytes"], weights + 512 * f32["kv_bytes_per_token"])
+        self.assertIn(b"at context 512: about", turbo("inspect", MINI, "--context", "512").stdout)
+
     def test_tokenize_round_trip(self):
         text = "Hello 🌍 naïve <|im_end|> x"
         ids = data(turbo("tokenize", "--text", text, "--json"))["ids"]

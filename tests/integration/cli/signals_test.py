@@ -125,5 +125,35 @@ class OneShot(unittest.TestCase):
             self.assertEqual(process.returncode, 130)
 
 
+class OtherCommands(unittest.TestCase):
+    def ended(self, seconds, *args):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            for options in ([], ["--json"]):
+                process = subprocess.Popen([TURBO, *args, *options], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                try:
+                    time.sleep(seconds)
+                    process.send_signal(number)
+                    begin = time.monotonic()
+                    self.assertEqual(process.wait(timeout=10), 130, (args, options))
+                    self.assertLess(time.monotonic() - begin, 5)
+                    out, err = process.stdout.read(), process.stderr.read()
+                    self.assertIn(b"turbo: error: interrupted", err)
+                    if options:
+                        self.assertEqual(json.loads(out)["error"]["code"], "cancelled")
+                finally:
+                    process.kill()
+                    process.communicate()
+
+    def test_while_input_is_read(self):
+        self.ended(1, "tokenize")
+        self.ended(1, "detokenize")
+        self.ended(2, "perplexity", "--file", "-")
+
+    def test_while_it_works_or_loads(self):
+        self.ended(3, "bench", "--reps", "1000")
+        self.ended(0.5, "bench", "--reps", "1000")
+        self.ended(3, "perplexity", "--file", os.path.join(sys.argv[2], "docs", "profiles.md"), "--window", "16", "--against", "f32")
+
+
 if __name__ == "__main__":
     unittest.main(argv=[sys.argv[0]], verbosity=2)
