@@ -111,8 +111,9 @@ bool Engine::Impl::ask(const std::function<void()>& task) {
   // Held by the task: dropped unrun, it breaks the promise and so ends the wait.
   auto done = std::make_shared<std::promise<void>>();
   std::future<void> answer = done->get_future();
-  if (!mailbox.run([&task, done = std::move(done)] {
+  if (!mailbox.run([this, &task, done = std::move(done)] {
         task();
+        publish();  // who asked finds the outcome in the counters
         done->set_value();
       }))
     return false;

@@ -77,8 +77,9 @@ TEST(Planner, RandomMixesKeepEveryPromiseAndEnd) {
       ASSERT_FALSE(plan.empty());
       // Every decoding sequence gets its token in every step.
       for (const Sequence* sequence : running)
-        if (sequence->decoding())
+        if (sequence->decoding()) {
           ASSERT_TRUE(std::any_of(plan.groups.begin(), plan.groups.end(), [&](const RowGroup& g) { return g.sequence == sequence; }));
+        }
       for (const RowGroup& group : plan.groups) {
         group.sequence->computed += group.n_tokens;
         if (group.last && group.sequence->generates) group.sequence->tokens.push_back(1);
