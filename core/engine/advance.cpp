@@ -42,7 +42,8 @@ void Engine::Impl::tell_scores(Live& request, const sched::RowGroup& group, cons
   request.n_scored = std::max(request.n_scored, group.first + static_cast<uint32_t>(output.scores.size()));
 }
 
-// The group's last row and its draft gave tokens: accept, compact the cache, take the tokens.
+// The group's last row and its draft gave tokens: accept, take the tokens up to an end, and compact the cache to them.
+// Accepted nodes beyond an end are no tokens of the request: their rows stay uncommitted.
 Status Engine::Impl::emit(Live& request, const sched::RowGroup& group, GroupOutput& output) {
   TURBO_RETURN_IF_ERROR(output.status);
   sched::Sequence& sequence = request.sequence;
@@ -51,11 +52,6 @@ Status Engine::Impl::emit(Live& request, const sched::RowGroup& group, GroupOutp
   const spec::DraftTree none;
   const spec::DraftTree& tree = group.n_draft ? request.draft : none;
   const spec::Acceptance acceptance = spec::accept(tree, drawn);
-  const uint32_t root = group.first + group.n_tokens - 1;
-  TURBO_RETURN_IF_ERROR(compact(request, root, acceptance));
-  sequence.computed += static_cast<uint32_t>(acceptance.accepted.size());
-  TURBO_RETURN_IF_ERROR(parts.cache->commit(sequence.blocks, sequence.computed));
-
   std::vector<Token> tokens;
   int32_t end = -1;
   bool nothing_allowed = false;
@@ -76,6 +72,10 @@ Status Engine::Impl::emit(Live& request, const sched::RowGroup& group, GroupOutp
     tokens.push_back(std::move(token));
     ++request.n_generated;
   }
+  const auto kept = std::span(acceptance.accepted).first(std::min(acceptance.accepted.size(), tokens.size()));
+  TURBO_RETURN_IF_ERROR(compact(request, group.first + group.n_tokens - 1, kept));
+  sequence.computed += static_cast<uint32_t>(kept.size());
+  TURBO_RETURN_IF_ERROR(parts.cache->commit(sequence.blocks, sequence.computed));
   count(request, group, acceptance, tokens.size() + (end >= 0));
   metrics.generation_tokens.Increment(static_cast<double>(tokens.size()));
   const std::span<const int32_t> fresh = std::span<const int32_t>(sequence.tokens).last(tokens.size());
@@ -109,9 +109,9 @@ void Engine::Impl::count(Live& request, const sched::RowGroup& group, const spec
 }
 
 // Accepted draft rows move to the slots of their positions. Sources lie at or after destinations, in order.
-Status Engine::Impl::compact(Live& request, uint32_t root, const spec::Acceptance& acceptance) {
-  for (uint32_t i = 0; i < acceptance.accepted.size(); ++i)
-    TURBO_RETURN_IF_ERROR(parts.cache->move_row(request.sequence.blocks, root + 1 + acceptance.accepted[i], root + 1 + i));
+Status Engine::Impl::compact(Live& request, uint32_t root, std::span<const uint32_t> nodes) {
+  for (uint32_t i = 0; i < nodes.size(); ++i)
+    TURBO_RETURN_IF_ERROR(parts.cache->move_row(request.sequence.blocks, root + 1 + nodes[i], root + 1 + i));
   return Status::ok();
 }
 

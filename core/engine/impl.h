@@ -84,7 +84,7 @@ struct Engine::Impl {
   void tell_scores(Live& live, const sched::RowGroup& group, const GroupOutput& output);
   Status emit(Live& live, const sched::RowGroup& group, GroupOutput& output);
   void count(Live& live, const sched::RowGroup& group, const spec::Acceptance& acceptance, size_t n_emitted);
-  Status compact(Live& live, uint32_t root, const spec::Acceptance& acceptance);
+  Status compact(Live& live, uint32_t root, std::span<const uint32_t> nodes);
   void observe(Live& live, const sched::RowGroup& group, uint32_t first_row, const spec::Acceptance* acceptance);
   void finish(Live& live, FinishReason reason, Status status = {}, int32_t stop_token = -1);
   void remove_finished();

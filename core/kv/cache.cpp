@@ -134,6 +134,7 @@ Status KvCache::move_row(SequenceBlocks& sequence, uint32_t src_slot, uint32_t d
 
 void KvCache::publish(SequenceBlocks& sequence, std::span<const int32_t> tokens) {
   if (!sequence.shared) return;
+  assert(tokens.size() >= sequence.committed);  // a block's key is the tokens that it holds
   while ((uint64_t{sequence.shared->depth} + 1) * kBlock <= sequence.committed)
     publish_next(sequence, tokens.subspan(uint64_t{sequence.shared->depth} * kBlock).first<kBlock>());
 }

@@ -62,7 +62,7 @@ class KvCache {
   Status commit(SequenceBlocks& sequence, uint32_t committed);
   /// Copy the row at src_slot to dst_slot (tree compaction, before commit).
   Status move_row(SequenceBlocks& sequence, uint32_t src_slot, uint32_t dst_slot);
-  /// Offer the closed, committed blocks to others. A block that another sequence published first replaces ours.
+  /// Offer the closed, committed blocks to others; `tokens` covers every committed position. A block that another sequence published first replaces ours.
   void publish(SequenceBlocks& sequence, std::span<const int32_t> tokens);
   /// Give back every block. Published ones stay cached until the space is needed.
   void release(SequenceBlocks& sequence);

@@ -3,6 +3,7 @@
 // by the fake device's content, so a wrong hit changes the output.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <random>
 #include <thread>
@@ -24,6 +25,7 @@ struct Sent {
   std::vector<int32_t> expected;
   std::shared_ptr<Collector> collector;
   bool cancelled = false;
+  bool stops = false;  // at an end token
 };
 
 class Mix {
@@ -98,6 +100,10 @@ class Mix {
     request.use_drafter = rng_() % 4 != 0;
     request.prompt_logprobs = rng_() % 10 == 0;
     one.expected = expected_tokens(request.prompt, request.max_tokens);
+    if (rng_() % 3 == 0) request.end_tokens = {static_cast<int32_t>(rng_() % kVocab), static_cast<int32_t>(rng_() % kVocab)};
+    const auto end = std::find_first_of(one.expected.begin(), one.expected.end(), request.end_tokens.begin(), request.end_tokens.end());
+    one.stops = end != one.expected.end();
+    one.expected.erase(end, one.expected.end());
     one.collector = std::make_shared<Collector>();
     return one;
   }
@@ -111,7 +117,7 @@ class Mix {
       ASSERT_LE(got.size(), one.expected.size());
       ASSERT_TRUE(std::equal(got.begin(), got.end(), one.expected.begin()));
     } else {
-      ASSERT_EQ(finish.reason, FinishReason::length) << finish.status.message();
+      ASSERT_EQ(finish.reason, one.stops ? FinishReason::stop : FinishReason::length) << finish.status.message();
       ASSERT_EQ(got, one.expected) << "preempted " << finish.preemptions << " times, cached " << finish.usage.cached_tokens;
       if (one.request.prompt_logprobs) ASSERT_EQ(one.collector->scores().size(), one.request.prompt.size() - 1);
     }

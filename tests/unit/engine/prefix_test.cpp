@@ -1,6 +1,7 @@
 // The prefix cache seen from outside: what is counted, and that nothing else shows.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 
 #include "requests.h"
@@ -93,6 +94,29 @@ TEST(Prefix, ADrafterHearsCachedTokensToo) {
   EXPECT_GT(finish.speculation.accepted, 5u);
   EXPECT_FALSE(drafter.wrong_history);
   EXPECT_EQ(collector->ids(), expected_tokens(prompt, 40));
+}
+
+// Draft nodes beyond an end token were computed and accepted, but they are no tokens of the request: a block that only
+// they close must not be found by anyone.
+TEST(Prefix, WhatLiesBeyondAnEndTokenIsNotPublished) {
+  for (uint32_t seed = 0; seed < 40; ++seed) {
+    FakeModel model(64, 8, seed % 2, 0);
+    ScriptedDrafter drafter;
+    drafter.mode = 1;
+    drafter.rng.seed(seed);
+    model.drafter = scripted_api();
+    model.drafter_self = &drafter;
+    auto engine = std::move(Engine::start(model.parts(), limits())).value();
+    std::mt19937 rng(seed);
+    Request request = greedy_request(random_prompt(rng, 58), 40);
+    const auto expected = expected_tokens(request.prompt, 40);
+    request.end_tokens = {expected[seed % 6]};
+    auto collector = submit(*engine, request);
+    EXPECT_EQ(collector->wait().reason, FinishReason::stop);
+    const auto end = std::find(expected.begin(), expected.end(), request.end_tokens[0]) - expected.begin();
+    ASSERT_EQ(collector->ids(), std::vector<int32_t>(expected.begin(), expected.begin() + end));
+    ASSERT_EQ(engine->flush_prefix_cache().value(), (58 + end) / 64) << "seed " << seed;
+  }
 }
 
 class PrefixFiles : public ::testing::TestWithParam<bool> {
