@@ -153,7 +153,7 @@ Result<std::vector<RequestInfo>> Engine::requests(bool with_prompts) {
       info.state = !request->admitted_ns || sequence.preempted ? RequestState::waiting
                    : request->first_token_ns                   ? RequestState::generating
                                                                : RequestState::prompt;
-      info.priority = sequence.priority;
+      info.priority = request->request.priority;
       info.prompt_tokens = sequence.n_prompt;
       info.computed_tokens = sequence.computed;
       info.cached_tokens = request->n_cached;

@@ -39,10 +39,9 @@ bool WaitingQueue::remove(const Sequence* sequence) {
 }
 
 Sequence* WaitingQueue::best(const ClientShares& shares) const {
-  const auto level = [](const Sequence& s) { return int64_t{s.priority} + s.passed_over / kAdmissionsPerLevel; };
   Sequence* best = nullptr;
   const auto before = [&](const Sequence& a, const Sequence& b) {
-    if (level(a) != level(b)) return level(a) > level(b);
+    if (a.priority != b.priority) return a.priority > b.priority;
     if (a.preempted != b.preempted) return a.preempted;
     const uint64_t served_a = shares.served(a.client), served_b = shares.served(b.client);
     if (!a.preempted && served_a != served_b) return served_a < served_b;
@@ -55,7 +54,11 @@ Sequence* WaitingQueue::best(const ClientShares& shares) const {
 
 void WaitingQueue::take(const Sequence* sequence) {
   remove(sequence);
-  for (Sequence* other : waiting_) ++other->passed_over;
+  for (Sequence* other : waiting_) {
+    if (++other->passed_over < kAdmissionsPerLevel) continue;
+    other->passed_over = 0;
+    ++other->priority;
+  }
 }
 
 }  // namespace turbo::sched

@@ -30,15 +30,16 @@ class ClientShares {
 
 class WaitingQueue {
  public:
-  /// A waiting request gains one level of priority each time this many others went before it.
+  /// A waiting request's priority rises by one each time this many others went before it, and stays so: what waited
+  /// its way to the front is not sent back by the next of higher priority.
   static constexpr uint32_t kAdmissionsPerLevel = 32;
 
   void push(Sequence* sequence) { waiting_.push_back(sequence); }
   bool remove(const Sequence* sequence);
-  /// The next to be admitted: highest (aged) priority; preempted work first; the client served least; first come.
+  /// The next to be admitted: highest priority; preempted work first; the client served least; first come.
   /// Null when nobody waits.
   Sequence* best(const ClientShares& shares) const;
-  /// `sequence` goes; all others were passed over once more.
+  /// `sequence` goes; all others were passed over once more, and some rise.
   void take(const Sequence* sequence);
   bool empty() const { return waiting_.empty(); }
   size_t size() const { return waiting_.size(); }

@@ -14,7 +14,7 @@ namespace turbo::sched {
 /// "compute the next n wanted rows".
 struct Sequence {
   uint64_t id = 0;                 // unique for the engine's life, growing with arrival
-  int32_t priority = 0;            // higher is served first
+  int32_t priority = 0;            // higher is served first; rises with waiting
   uint64_t client = 0;             // whose request it is, for fairness
   std::vector<int32_t> tokens;     // prompt, then generated
   uint32_t n_prompt = 0;

@@ -103,6 +103,26 @@ TEST(Preempt, AClientWithManyRequestsDoesNotStarveOneWithFew) {
   EXPECT_LT(at, 4) << "it waited for " << at << " others";
 }
 
+// What waited long enough to be admitted also keeps its place: it is not sent back for the next of higher priority.
+TEST(Preempt, LowPriorityIsServedUnderASteadyStreamOfHigher) {
+  FakeModel model(64, 8);
+  EngineLimits one = limits();
+  one.max_running = 1;
+  model.pack.slow_run_us = 100;
+  auto engine = std::move(Engine::start(model.parts(), one)).value();
+  Request high = greedy_request({4, 5}, 3);
+  high.priority = 2;
+  std::vector<std::shared_ptr<Collector>> line;
+  for (int i = 0; i < 8; ++i) line.push_back(submit(*engine, high));
+  auto waiting = submit(*engine, greedy_request({1, 2, 3}, 20));
+  for (int sent = 0; waiting->n_finished() == 0; ++sent) {
+    ASSERT_LT(sent, 1000) << "it starved";
+    line[sent % 8]->wait();
+    line[sent % 8] = submit(*engine, high);
+  }
+  EXPECT_EQ(waiting->ids(), expected_tokens({1, 2, 3}, 20));
+}
+
 TEST(Preempt, StreamsKeepTheirRhythmWhileALongPromptComesIn) {
   FakeModel model(200, 8);
   model.pack.row_us = 50;
