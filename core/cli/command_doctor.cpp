@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "base/machine.h"
+#include "base/human.h"
 #include "cli/commands.h"
 #include "loader/catalog.h"
 

@@ -1,5 +1,6 @@
 // turbo inspect: header facts of a model file, and the memory it will need.
 #include "base/checked.h"
+#include "base/human.h"
 #include "cli/commands.h"
 #include "model/files/summary.h"
 #include "model/files/weight_check.h"

@@ -55,7 +55,4 @@ class Progress {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-/// "12.3 MiB".
-std::string human_bytes(uint64_t bytes);
-
 }  // namespace turbo::cli

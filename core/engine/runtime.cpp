@@ -9,6 +9,7 @@
 
 #include "base/checked.h"
 #include "base/digest.h"
+#include "base/human.h"
 #include "base/machine.h"
 #include "engine/host_model.h"
 #include "engine/plugin_metrics.h"
@@ -33,15 +34,6 @@ kv::CacheShape cache_shape(const model::ModelConfig& config, uint32_t n_blocks, 
   return {config.n_layers, config.n_kv_heads, config.head_dim_k, config.head_dim_v, n_blocks, max_sequences};
 }
 
-// "1.5 GiB", in the unit that keeps the number short.
-std::string sized(uint64_t bytes) {
-  constexpr const char* units[] = {"KiB", "MiB", "GiB", "TiB"};
-  double value = static_cast<double>(bytes) / 1024;
-  size_t unit = 0;
-  while (value >= 1024 && unit + 1 < std::size(units)) value /= 1024, ++unit;
-  return fmt::format("{:.1f} {}", value, units[unit]);
-}
-
 // Bytes that the KV cache can come from.
 struct Room {
   uint64_t free, total;
@@ -49,7 +41,7 @@ struct Room {
 
 void warn_beyond(const Room& room, const char* key, uint64_t bytes) {
   if (bytes > room.free)
-    spdlog::warn("{}: {} of KV cache may not fit: {} of memory are available now", key, sized(bytes), sized(room.free));
+    spdlog::warn("{}: {} of KV cache may not fit: {} of memory are available now", key, human_bytes(bytes), human_bytes(room.free));
 }
 
 // Blocks of the pool: what the profile says, else room for every running sequence within half of the free memory.
@@ -59,14 +51,14 @@ Result<uint32_t> choose_blocks(const profile::Profile& profile, uint32_t context
     const uint64_t blocks = std::max<uint64_t>(1, kv::blocks_for(tokens));
     if (blocks > room.total / block_bytes)
       return error(Code::resource_exhausted, "kv.pool_tokens: {} tokens need {} of KV cache but {} is all the memory there is", tokens,
-                   sized(checked_mul(blocks, block_bytes).value_or(UINT64_MAX)), sized(room.total))
+                   human_bytes(checked_mul(blocks, block_bytes).value_or(UINT64_MAX)), human_bytes(room.total))
           .with_hint("lower kv.pool_tokens, or pick a smaller KV codec");
     warn_beyond(room, "kv.pool_tokens", blocks * block_bytes);
     return static_cast<uint32_t>(std::min<uint64_t>(blocks, INT32_MAX / 2));
   }
   if (profile.kv.pool_bytes > room.total)
-    return error(Code::resource_exhausted, "kv.pool_bytes: expected at most {}, all the memory there is, but found {}", sized(room.total),
-                 sized(profile.kv.pool_bytes))
+    return error(Code::resource_exhausted, "kv.pool_bytes: expected at most {}, all the memory there is, but found {}", human_bytes(room.total),
+                 human_bytes(profile.kv.pool_bytes))
         .with_hint("lower kv.pool_bytes, or leave it at auto");
   const uint64_t budget = profile.kv.pool_bytes > 0 ? profile.kv.pool_bytes : room.free / 2;
   const uint64_t affordable = budget / block_bytes;
@@ -77,7 +69,7 @@ Result<uint32_t> choose_blocks(const profile::Profile& profile, uint32_t context
   const uint64_t wanted = one * static_cast<uint64_t>(std::max(1, profile.engine.max_running));
   if (profile.kv.pool_bytes > 0 && wanted < affordable)
     spdlog::info("kv.pool_bytes: {} of the {} are used: enough for engine.max_running {} sequences of context {}",
-                 sized(wanted * block_bytes), sized(budget), std::max(1, profile.engine.max_running), context);
+                 human_bytes(wanted * block_bytes), human_bytes(budget), std::max(1, profile.engine.max_running), context);
   const uint64_t blocks = std::min<uint64_t>({wanted, affordable, INT32_MAX / 2});
   if (profile.kv.pool_bytes > 0) warn_beyond(room, "kv.pool_bytes", blocks * block_bytes);
   return static_cast<uint32_t>(blocks);

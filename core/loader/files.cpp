@@ -1,16 +1,16 @@
 #include "loader/files.h"
 
 #include <fcntl.h>
-#include <openssl/evp.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <memory>
+#include <span>
 #include <vector>
 
+#include "base/digest.h"
 #include "loader/text.h"
 
 namespace turbo::loader {
@@ -49,23 +49,6 @@ Result<FileDescriptor> open_regular(const fs::path& path, uint64_t max_bytes, st
   return file;
 }
 
-using Digest = std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)>;
-
-Digest new_digest() {
-  Digest digest(EVP_MD_CTX_new(), &EVP_MD_CTX_free);
-  if (!digest || EVP_DigestInit_ex(digest.get(), EVP_sha256(), nullptr) != 1) digest.reset();
-  return digest;
-}
-
-std::string finish(EVP_MD_CTX* digest) {
-  std::array<unsigned char, EVP_MAX_MD_SIZE> bytes{};
-  unsigned size = 0;
-  EVP_DigestFinal_ex(digest, bytes.data(), &size);
-  std::string hex;
-  for (unsigned i = 0; i < size; ++i) hex += fmt::format("{:02x}", bytes[i]);
-  return hex;
-}
-
 }  // namespace
 
 Result<std::string> read_bounded(const fs::path& path, uint64_t max_bytes) {
@@ -87,28 +70,24 @@ Result<std::string> read_bounded(const fs::path& path, uint64_t max_bytes) {
 Result<FileIdentity> identify_file(const fs::path& path) {
   struct stat facts {};
   TURBO_ASSIGN(const FileDescriptor file, open_regular(path, max_library_bytes, &facts));
-  const Digest digest = new_digest();
-  if (!digest) return error(Code::internal, "{}: SHA-256 is not available", shown(path));
-  std::vector<char> chunk(1 << 18);
+  Sha256 digest;
+  std::vector<std::byte> chunk(1 << 18);
   uint64_t total = 0;
   for (;;) {
     const ssize_t got = ::read(file.get(), chunk.data(), chunk.size());
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return error(Code::invalid_argument, "{}: cannot read: {}", shown(path), std::strerror(errno));
     if (got == 0) break;
-    EVP_DigestUpdate(digest.get(), chunk.data(), static_cast<size_t>(got));
+    digest.add(std::span(chunk).first(static_cast<size_t>(got)));
     total += static_cast<uint64_t>(got);
     if (total > max_library_bytes) return error(Code::resource_exhausted, "{}: file grows while read", shown(path));
   }
   return FileIdentity{path.string(), total, facts.st_mtim.tv_sec * 1000000000ll + facts.st_mtim.tv_nsec,
-                      finish(digest.get())};
+                      Sha256::hex(digest.finish())};
 }
 
 std::string sha256_hex(std::string_view text) {
-  const Digest digest = new_digest();
-  if (!digest) return {};
-  EVP_DigestUpdate(digest.get(), text.data(), text.size());
-  return finish(digest.get());
+  return Sha256::hex(Sha256().add(std::as_bytes(std::span(text))).finish());
 }
 
 namespace {
