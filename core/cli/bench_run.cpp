@@ -43,6 +43,16 @@ struct Timing {
   double tokens_per_second, ms_per_step;
 };
 
+void add(engine::Speculation& sum, const engine::Speculation& one) {
+  sum.rounds += one.rounds;
+  sum.drafted += one.drafted;
+  sum.accepted += one.accepted;
+  sum.emitted += one.emitted;
+  auto& depths = sum.accepted_by_depth;
+  depths.resize(std::max(depths.size(), one.accepted_by_depth.size()));
+  for (size_t d = 0; d < one.accepted_by_depth.size(); ++d) depths[d] += one.accepted_by_depth[d];
+}
+
 using Clock = std::chrono::steady_clock;
 double ms_between(Clock::time_point from, Clock::time_point to) { return std::chrono::duration<double, std::milli>(to - from).count(); }
 
@@ -67,7 +77,8 @@ struct Load {
 };
 
 // Closed loop: every client sends its next request when the last one is answered.
-Result<Timing> load_once(engine::Runtime& runtime, const BenchCase& what, const std::vector<int32_t>& text, uint32_t salt, Load& load) {
+Result<Timing> load_once(engine::Runtime& runtime, const BenchCase& what, const std::vector<int32_t>& text, uint32_t salt, Load& load,
+                         engine::Speculation& speculation) {
   std::mutex mutex;
   Status failure;
   double tokens = 0;
@@ -81,12 +92,13 @@ Result<Timing> load_once(engine::Runtime& runtime, const BenchCase& what, const 
         engine::Request request = make_request(what, text, (salt * what.concurrency + client) * kRequestsPerClient + i);
         request.client = client;
         const auto id = runtime.engine().submit(std::move(request), waiter);
-        const Status status = id ? waiter->wait().status : id.status();
+        const engine::Finish finish = id ? waiter->wait() : engine::Finish{.status = id.status()};
         std::lock_guard lock(mutex);
-        if (!status.is_ok()) {
-          failure = status;
+        if (!finish.status.is_ok()) {
+          failure = finish.status;
           return;
         }
+        add(speculation, finish.speculation);
         tokens += static_cast<double>(waiter->n_tokens);
         load.first_ms.push_back(waiter->first_ms);
         load.gaps_ms.insert(load.gaps_ms.end(), waiter->gaps_ms.begin(), waiter->gaps_ms.end());
@@ -115,13 +127,7 @@ Result<Timing> time_once(engine::Runtime& runtime, const BenchCase& what, const 
     tokens += what.gen_tokens ? finish.usage.completion_tokens - 1 : finish.usage.prompt_tokens;
     longest_ns = std::max(longest_ns, static_cast<double>(what.gen_tokens ? finish.timings.generate_ns : finish.timings.prompt_ns));
     rounds = std::max(rounds, static_cast<double>(finish.speculation.rounds) - (what.gen_tokens ? 1 : 0));
-    speculation.rounds += finish.speculation.rounds;
-    speculation.drafted += finish.speculation.drafted;
-    speculation.accepted += finish.speculation.accepted;
-    speculation.emitted += finish.speculation.emitted;
-    auto& depths = speculation.accepted_by_depth;
-    depths.resize(std::max(depths.size(), finish.speculation.accepted_by_depth.size()));
-    for (size_t d = 0; d < finish.speculation.accepted_by_depth.size(); ++d) depths[d] += finish.speculation.accepted_by_depth[d];
+    add(speculation, finish.speculation);
   }
   if (longest_ns <= 0) return Status(Code::internal, "bench: no time passed; ask for more tokens");
   return Timing{tokens * 1e9 / longest_ns, longest_ns / 1e6 / std::max(1.0, rounds)};
@@ -171,7 +177,7 @@ Result<BenchResult> run_case(engine::Runtime& runtime, const BenchCase& what, ui
   engine::Speculation warm_up;
   Load load, warm_load;
   const auto once = [&](uint32_t salt, engine::Speculation& speculation, Load& seen) {
-    return what.concurrency ? load_once(runtime, what, text, salt, seen) : time_once(runtime, what, text, salt, speculation);
+    return what.concurrency ? load_once(runtime, what, text, salt, seen, speculation) : time_once(runtime, what, text, salt, speculation);
   };
   TURBO_RETURN_IF_ERROR(once(0, warm_up, warm_load).status());
   std::vector<double> speeds, steps;
