@@ -12,7 +12,7 @@ bool RowMasks::restricts(const Request& request, uint32_t n_generated, uint32_t 
 // The first restricted row of a step opens all others.
 void RowMasks::open_all() {
   if (table_->masked) return;
-  std::fill_n(table_->mask, size_t{table_->logit_capacity} * table_->mask_words, ~0u);
+  std::fill_n(table_->mask, size_t{table_->n_logit_rows} * table_->mask_words, ~0u);
   table_->masked = 1;
 }
 

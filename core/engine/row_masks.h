@@ -19,7 +19,7 @@ class RowMasks {
  public:
   explicit RowMasks(uint32_t vocab) : vocab_(vocab) {}
 
-  /// Before the rows of a step.
+  /// Before the rows of a step, whose table is filled but for masks.
   void begin(turbo_step_table& table) {
     table_ = &table;
     table_->masked = 0;
