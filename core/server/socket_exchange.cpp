@@ -1,8 +1,8 @@
 #include "server/socket_exchange.h"
 
-#include <spdlog/spdlog.h>
-
 #include <boost/asio/post.hpp>
+
+#include "base/log.h"
 
 namespace turbo::server {
 namespace {
@@ -41,7 +41,7 @@ void SocketExchange::start_stream(HttpResponse response) {
 void SocketExchange::write(std::string_view part) {
   if (state_ != State::streaming || part.empty()) return;
   if (connection_->out_bytes_ > connection_->limits_.stream_queue_bytes) {
-    spdlog::warn("{}: the client does not read its stream, {} bytes wait: given up", request_.id, connection_->out_bytes_);
+    log_request(spdlog::level::warn, request_.id, "the client does not read its stream, {} bytes wait: given up", connection_->out_bytes_);
     const auto keep = connection_;
     keep->close();
     return;
