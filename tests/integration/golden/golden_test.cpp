@@ -36,7 +36,9 @@ void check_reference(Runtime& runtime, const nlohmann::json& prompt) {
   const std::vector<int32_t> ids = prompt["ids"], continuation = prompt["greedy"];
   const auto tokenizer = runtime.tokenizer();
   ASSERT_TRUE(tokenizer);
-  if (prompt.contains("text")) EXPECT_EQ((*tokenizer)->encode(prompt["text"].get<std::string>()), ids) << name;
+  if (prompt.contains("text")) {
+    EXPECT_EQ((*tokenizer)->encode(prompt["text"].get<std::string>()), ids) << name;
+  }
   const auto logits = score(runtime, joined(ids, continuation));
   ASSERT_EQ(logits.size(), ids.size() + continuation.size() - 1);
   for (const auto& [position, top] : prompt["top20"].items()) check_top(top, logits[std::stoul(position)], name + " at " + position);

@@ -6,6 +6,7 @@
 
 #include <condition_variable>
 #include <fstream>
+#include <functional>
 #include <mutex>
 #include <nlohmann/json.hpp>
 
@@ -20,6 +21,7 @@ struct ModelSetup {
   int prefill_chunk = 256;
   std::string kv = "f32";
   std::string isa;  // TURBO_CPU_ISA; empty = the machine's best
+  std::function<void(profile::Profile&)> tune;  // the last word on the profile; may be empty
 };
 
 inline std::unique_ptr<Runtime> load(const ModelSetup& setup) {
@@ -33,6 +35,7 @@ inline std::unique_ptr<Runtime> load(const ModelSetup& setup) {
   profile.kv.k = profile.kv.v = setup.kv;
   profile.engine.prefill_chunk = setup.prefill_chunk;
   profile.engine.max_running = 8;
+  if (setup.tune) setup.tune(profile);
   auto runtime = Runtime::load(profile);
   unsetenv("TURBO_CPU_ISA");
   EXPECT_TRUE(runtime) << runtime.status().message();

@@ -97,7 +97,9 @@ TEST(Masks, PlainBatchedDraftedAndPreemptedRowsObeyAlike) {
         ASSERT_EQ(got, expected_masked(one.request.prompt, 120, {3, 6, 9}));
         EXPECT_EQ(one.mask->committed, got) << "every token once, in order";
         EXPECT_FALSE(one.mask->forbidden_path);
-        if (mode >= 0) EXPECT_GE(one.mask->rows, finish.speculation.rounds);
+        if (mode >= 0) {
+          EXPECT_GE(one.mask->rows, finish.speculation.rounds);
+        }
       }
     }
   }

@@ -60,7 +60,9 @@ class Mix {
       ASSERT_TRUE(id) << id.status().message();
       if (rng_() % 6 == 0) sent.back().cancelled = engine->cancel(*id);
       if (rng_() % 10 == 0) sent[rng_() % sent.size()].collector->wait_for_tokens(1 + rng_() % 10);
-      if (rng_() % 20 == 0) ASSERT_TRUE(engine->flush_prefix_cache());
+      if (rng_() % 20 == 0) {
+        ASSERT_TRUE(engine->flush_prefix_cache());
+      }
     }
     for (Sent& one : sent) check(one);
     EXPECT_TRUE(engine->drain(10000));
@@ -119,7 +121,9 @@ class Mix {
     } else {
       ASSERT_EQ(finish.reason, one.stops ? FinishReason::stop : FinishReason::length) << finish.status.message();
       ASSERT_EQ(got, one.expected) << "preempted " << finish.preemptions << " times, cached " << finish.usage.cached_tokens;
-      if (one.request.prompt_logprobs) ASSERT_EQ(one.collector->scores().size(), one.request.prompt.size() - 1);
+      if (one.request.prompt_logprobs) {
+        ASSERT_EQ(one.collector->scores().size(), one.request.prompt.size() - 1);
+      }
     }
     ASSERT_FALSE(one.collector->gap());
     ASSERT_EQ(one.collector->n_finished(), 1);

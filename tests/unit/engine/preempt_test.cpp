@@ -46,7 +46,9 @@ TEST(Preempt, TheBackGivesWayAndResumesExactly) {
         const Finish finish = collectors[i]->wait();
         ASSERT_EQ(finish.reason, FinishReason::length) << finish.status.message();
         ASSERT_EQ(collectors[i]->ids(), expected_tokens(prompts[i], 250)) << i;
-        if (i == 0) EXPECT_EQ(finish.preemptions, 0u) << "the first in rank never gives way";
+        if (i == 0) {
+          EXPECT_EQ(finish.preemptions, 0u) << "the first in rank never gives way";
+        }
         preemptions += finish.preemptions;
       }
       EXPECT_GT(preemptions, 0u);
