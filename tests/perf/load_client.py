@@ -6,7 +6,8 @@
 Prints one line for each concurrency: tokens per second over the whole run, time to first token and time between
 tokens as the client sees them (p50 / p99). Prompts are token ids, different in every request, so that no prefix cache
 helps; --shared N gives all prompts the same first N ids instead. --check compares every answer with the same request
-sent alone (greedy), which must be equal. Needs nothing but Python's own library.
+sent alone (greedy), which must be equal. Requests that fail are counted, left out of the figures, and make the exit
+status 1. Needs nothing but Python's own library.
 """
 import argparse
 import asyncio
@@ -77,16 +78,23 @@ async def load(args, host, port, concurrency):
             "stream_options": {"include_usage": True}, "ignore_eos": True, "cache_prompt": args.shared > 0,
         }
 
-    results, texts = [], {}
+    results, texts, failures = [], {}, []
 
     async def client(c):
         for i in range(args.requests):
-            results.append(await stream(host, port, body(c, i)))
-            texts[c, i] = results[-1][3]
+            try:
+                results.append(await stream(host, port, body(c, i)))
+                texts[c, i] = results[-1][3]
+            except (Failed, OSError) as failure:
+                failures.append(str(failure))
 
     begin = time.perf_counter()
     await asyncio.gather(*(client(c) for c in range(concurrency)))
     seconds = time.perf_counter() - begin
+    for failure in failures[:3]:
+        print(f"load_client.py: {failure}", file=sys.stderr)
+    if not results:
+        raise Failed("no request was answered")
     if args.check:
         for (c, i), text in texts.items():
             alone = (await stream(host, port, body(c, i)))[3]
@@ -95,7 +103,7 @@ async def load(args, host, port, concurrency):
     firsts = [r[0] * 1e3 for r in results]
     gaps = [g * 1e3 for r in results for g in r[1]]
     return {
-        "concurrency": concurrency, "requests": len(results), "tokens_per_second": sum(r[2] for r in results) / seconds,
+        "concurrency": concurrency, "requests": len(results), "failed": len(failures), "tokens_per_second": sum(r[2] for r in results) / seconds,
         "first_token_ms": {"p50": quantile(firsts, 0.5), "p99": quantile(firsts, 0.99)},
         "inter_token_ms": {"p50": quantile(gaps, 0.5), "p99": quantile(gaps, 0.99)},
     }
@@ -113,19 +121,21 @@ def main():
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
-    address = urlsplit(args.url)
+    address, failed = urlsplit(args.url), 0
     for concurrency in (int(c) for c in args.concurrency.split(",")):
         try:
             r = asyncio.run(load(args, address.hostname, address.port, concurrency))
         except (Failed, OSError) as failure:
             print(f"load_client.py: {failure}", file=sys.stderr)
             return 1
+        failed += r["failed"]
         if args.json:
             print(json.dumps(r), flush=True)
         else:
             print(f"c{concurrency:<4} {r['tokens_per_second']:8.1f} tokens/s   first {r['first_token_ms']['p50']:7.0f} / {r['first_token_ms']['p99']:7.0f} ms"
-                  f"   between {r['inter_token_ms']['p50']:6.1f} / {r['inter_token_ms']['p99']:6.1f} ms (p50 / p99)", flush=True)
-    return 0
+                  f"   between {r['inter_token_ms']['p50']:6.1f} / {r['inter_token_ms']['p99']:6.1f} ms (p50 / p99)"
+                  + (f"   {r['failed']} failed" if r["failed"] else ""), flush=True)
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":
