@@ -144,6 +144,14 @@ double bytes_per_token(const engine::Runtime& runtime, const BenchCase& what) {
 
 }  // namespace
 
+Result<VerifyResult> run_verify(engine::Runtime& runtime, std::vector<uint32_t> rows, uint32_t depth, uint32_t reps) {
+  rows.push_back(1);
+  std::sort(rows.begin(), rows.end());
+  rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
+  TURBO_ASSIGN(auto costs, runtime.engine().measure_verify_cost(rows, depth, reps));
+  return VerifyResult{depth, std::move(costs)};
+}
+
 Spread spread_of(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   if (values.empty()) return {};

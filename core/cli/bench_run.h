@@ -37,6 +37,13 @@ struct BenchResult {
   engine::Speculation speculation;  // of all repetitions
 };
 
+/// Steps of several rows of one request, as they verify drafts.
+struct VerifyResult {
+  uint32_t depth = 0;
+  std::vector<spec::RowCost> costs;  // by rows, 1 first
+};
+Result<VerifyResult> run_verify(engine::Runtime& runtime, std::vector<uint32_t> rows, uint32_t depth, uint32_t reps);
+
 /// Requests that a client sends in one repetition of a concurrency case.
 inline constexpr uint32_t kRequestsPerClient = 2;
 

@@ -4,12 +4,15 @@
 #include "cli/bench_run.h"
 #include "cli/commands.h"
 #include "cli/report.h"
+#include "cli/roofline.h"
 
 namespace turbo::cli {
 namespace {
 
 struct Plan {
   std::vector<BenchCase> cases;
+  std::vector<uint32_t> verify_rows;    // empty: not asked for
+  std::vector<uint32_t> verify_depths;
   uint32_t reps = 5;
   uint32_t most_rows = 1;
 };
@@ -22,7 +25,10 @@ Result<Plan> make_plan(const Arguments& arguments) {
   TURBO_ASSIGN(const auto batches, arguments.integers("--batch", {1}, 1, 1024));
   TURBO_ASSIGN(const auto concurrencies, arguments.integers("--concurrency", {}, 1, 1024));
   TURBO_ASSIGN(const int64_t reps, arguments.integer("--reps", 5, 1, 1000));
+  TURBO_ASSIGN(const auto verify, arguments.integers("--verify", {}, 1, spec::StepCost::kMostRows));
   plan.reps = static_cast<uint32_t>(reps);
+  plan.verify_rows.assign(verify.begin(), verify.end());
+  if (!verify.empty()) plan.verify_depths.assign(depths.begin(), depths.end());
   for (const int64_t n : prompts)
     if (n > 0) plan.cases.push_back({.prompt_tokens = static_cast<uint32_t>(n)});
   const uint32_t n_gen = static_cast<uint32_t>(gen);
@@ -35,7 +41,7 @@ Result<Plan> make_plan(const Arguments& arguments) {
       plan.cases.push_back({.prompt_tokens = static_cast<uint32_t>(std::max<int64_t>(1, prompts.front())), .gen_tokens = n_gen,
                             .concurrency = static_cast<uint32_t>(concurrency)});
   for (const BenchCase& what : plan.cases) plan.most_rows = std::max({plan.most_rows, what.batch, what.concurrency});
-  if (plan.cases.empty()) return Status(Code::invalid_argument, "bench: nothing to time", "give --prompt-tokens or --gen-tokens");
+  if (plan.cases.empty() && plan.verify_rows.empty()) return Status(Code::invalid_argument, "bench: nothing to time", "give --prompt-tokens or --gen-tokens");
   return plan;
 }
 
@@ -51,6 +57,11 @@ Status check_context(const Arguments& arguments, const Plan& plan, uint32_t cont
                  tokens, context)
         .with_hint("ask for fewer tokens or raise --context");
   }
+  for (const uint32_t depth : plan.verify_depths)
+    if (uint64_t{depth} + spec::StepCost::kMostRows > context)
+      return error(Code::invalid_argument, "{}: verifying after {} tokens needs {} more but the context holds {}", arguments.shown("--depth"), depth,
+                   spec::StepCost::kMostRows, context)
+          .with_hint("ask for fewer tokens or raise --context");
   return Status::ok();
 }
 
@@ -75,7 +86,27 @@ nlohmann::ordered_json to_json(const Spread& spread) {
 
 nlohmann::ordered_json to_json(const Quantiles& quantiles) { return {{"p50", quantiles.p50}, {"p99", quantiles.p99}}; }
 
-nlohmann::ordered_json to_json(const BenchResult& r, const std::string& drafter) {
+double gigabytes_per_second(const BenchResult& r) { return r.bytes_read_per_token / (r.ms_per_step.median * 1e6); }
+
+// The machine's read speed is known on the CPU tier only.
+double percent_of(double value, double whole) { return whole > 0 ? 100 * value / whole : 0; }
+
+nlohmann::ordered_json to_json(const Roofline& roofline) {
+  return {{"threads", roofline.threads},
+          {"read_gb_s", roofline.read_gb_s},
+          {"read_gb_s_one_thread", roofline.read_gb_s_one_thread},
+          {"int8_gmac_s", roofline.dot_gmac_s},
+          {"int8_instruction", roofline.dot_instruction}};
+}
+
+nlohmann::ordered_json to_json(const VerifyResult& verify) {
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  for (const spec::RowCost& cost : verify.costs)
+    rows.push_back({{"rows", cost.rows}, {"ms", cost.seconds * 1e3}, {"relative", cost.seconds / verify.costs.front().seconds}});
+  return {{"depth", verify.depth}, {"steps", rows}};
+}
+
+nlohmann::ordered_json to_json(const BenchResult& r, const std::string& drafter, const Roofline& roofline) {
   return {{"test", r.what.name()},
           {"prompt_tokens", r.what.prompt_tokens},
           {"gen_tokens", r.what.gen_tokens},
@@ -88,7 +119,8 @@ nlohmann::ordered_json to_json(const BenchResult& r, const std::string& drafter)
           {"first_token_ms", to_json(r.first_token_ms)},
           {"inter_token_ms", to_json(r.inter_token_ms)},
           {"bytes_read_per_token", r.bytes_read_per_token},
-          {"bandwidth_gb_s", r.what.gen_tokens && !r.what.concurrency ? r.bytes_read_per_token / (r.ms_per_step.median * 1e6) : 0.0},
+          {"bandwidth_gb_s", r.what.gen_tokens && !r.what.concurrency ? gigabytes_per_second(r) : 0.0},
+          {"bandwidth_percent", r.what.gen_tokens && !r.what.concurrency ? percent_of(gigabytes_per_second(r), roofline.read_gb_s) : 0.0},
           {"speculation", speculation_json(r.speculation, drafter)}};
 }
 
@@ -121,12 +153,35 @@ Status write_svg(const std::string& path, const std::vector<BenchResult>& result
   return file ? Status::ok() : error(Code::internal, "{}: could not be written", path).with_hint("check the folder and the free space");
 }
 
-void print_row(const BenchResult& r) {
+void print_roofline(const Roofline& roofline) {
+  fmt::print("machine: {:.1f} GB/s read by {} thread{}", roofline.read_gb_s, roofline.threads, roofline.threads == 1 ? "" : "s");
+  if (roofline.threads > 1) fmt::print(" ({:.1f} by one)", roofline.read_gb_s_one_thread);
+  if (roofline.dot_gmac_s > 0) fmt::print(", {:.0f} billion int8 multiply-adds/s ({})", roofline.dot_gmac_s, roofline.dot_instruction);
+  fmt::print("\n");
+  std::fflush(stdout);
+}
+
+void print_verify(const VerifyResult& verify) {
+  fmt::print("{:<18}", verify.depth ? fmt::format("verify@d{}", verify.depth) : "verify");
+  for (const spec::RowCost& cost : verify.costs)
+    fmt::print(" {} row{} {:.2f} ms ({:.2f}x){}", cost.rows, cost.rows == 1 ? "" : "s", cost.seconds * 1e3,
+               cost.seconds / verify.costs.front().seconds, &cost == &verify.costs.back() ? "\n" : ",");
+  std::fflush(stdout);
+}
+
+std::string bandwidth_text(const BenchResult& r, const Roofline& roofline) {
+  std::string text = fmt::format("  {:.1f} MB/token, {:.1f} GB/s", r.bytes_read_per_token * 1e-6, gigabytes_per_second(r));
+  if (roofline.read_gb_s > 0) text += fmt::format(" ({:.0f} % of {:.1f})", percent_of(gigabytes_per_second(r), roofline.read_gb_s), roofline.read_gb_s);
+  return text;
+}
+
+void print_row(const BenchResult& r, const Roofline& roofline) {
   fmt::print("{:<18} {:>10.2f} tokens/s  ({:.2f} to {:.2f})  {:>9.3f} ms/step{}\n", r.what.name(), r.tokens_per_second.median,
              r.tokens_per_second.min, r.tokens_per_second.max, r.ms_per_step.median,
              r.what.concurrency ? fmt::format("  first token {:.0f} / {:.0f} ms, then {:.1f} / {:.1f} ms (p50 / p99)", r.first_token_ms.p50,
                                               r.first_token_ms.p99, r.inter_token_ms.p50, r.inter_token_ms.p99)
-             : r.what.gen_tokens ? fmt::format("  {:.1f} GB/s", r.bytes_read_per_token / (r.ms_per_step.median * 1e6)) : "");
+             : r.what.gen_tokens ? bandwidth_text(r, roofline)
+                                 : "");
   std::fflush(stdout);
 }
 
@@ -147,14 +202,31 @@ int run_bench(const Arguments& arguments) {
   const auto text = prompt_tokens(arguments, *runtime);
   if (!text) return fail(text.status(), arguments, kUsage);
 
+  const nlohmann::ordered_json& resolved = runtime->resolved().json;
+  const nlohmann::ordered_json device = resolved.value("device", nlohmann::ordered_json::object());
+  Roofline roofline;
+  const bool on_cpu = resolved.value("tier", "") == "cpu";
+  if (on_cpu) roofline = measure_roofline(device.value("threads", 1u), arguments.has("--roofline"));
+  if (arguments.has("--roofline") && !arguments.style.json) {
+    if (on_cpu) print_roofline(roofline);
+    else fmt::print("machine: measured on the cpu tier only\n");
+  }
+
   std::vector<BenchResult> results;
   Progress bar("bench", arguments.style);
   for (const BenchCase& what : plan->cases) {
     Result<BenchResult> result = run_case(*runtime, what, plan->reps, *text);
     if (!result) return fail(result.status().with_context(what.name()), arguments);
     results.push_back(std::move(*result));
-    if (!arguments.style.json) print_row(results.back());
+    if (!arguments.style.json) print_row(results.back(), roofline);
     bar.update(static_cast<double>(results.size()) / static_cast<double>(plan->cases.size()));
+  }
+  nlohmann::ordered_json verified = nlohmann::ordered_json::array();
+  for (const uint32_t depth : plan->verify_depths) {
+    const Result<VerifyResult> verify = run_verify(*runtime, plan->verify_rows, depth, plan->reps);
+    if (!verify) return fail(verify.status().with_context("--verify"), arguments);
+    verified.push_back(to_json(*verify));
+    if (!arguments.style.json) print_verify(*verify);
   }
   if (arguments.has("--csv"))
     if (const Status status = write_csv(arguments.text("--csv"), results); !status.is_ok()) return fail(status, arguments);
@@ -163,13 +235,14 @@ int run_bench(const Arguments& arguments) {
   if (!arguments.style.json) return kOk;
 
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
-  for (const BenchResult& result : results) rows.push_back(to_json(result, profile->drafter.name));
-  const nlohmann::ordered_json& resolved = runtime->resolved().json;
-  const nlohmann::ordered_json device = resolved.value("device", nlohmann::ordered_json::object());
+  for (const BenchResult& result : results) rows.push_back(to_json(result, profile->drafter.name, roofline));
   print_json({{"host", {{"cpu", device.value("name", "")}, {"threads", device.value("threads", 0)}, {"isa", device.value("isa", "")}}},
               {"device", device},
               {"resolved", resolved},
+              {"roofline", to_json(roofline)},
               {"results", rows},
+              {"verify", verified},
+              {"load_ms", runtime->load_ms()},
               {"memory", engine::to_json(runtime->memory())}});
   return kOk;
 }

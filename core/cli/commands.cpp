@@ -50,6 +50,8 @@ std::span<const Command> commands() {
         {"--depth", "N[,N]", "tokens already in the cache (default 0)"},
         {"--batch", "N[,N]", "rows in one step (default 1)"},
         {"--concurrency", "N[,N]", "requests at once (default none)"},
+        {"--verify", "N[,N]", "rows of one request in one step, as a draft is verified; 1 is added (default none)"},
+        {"--roofline", "", "measure the machine first and print what it allows"},
         {"--reps", "N", "repetitions after one warm-up (default 5)"},
         {"--prompt-file", "F", "real text for the prompts"},
         {"--csv", "F", "write the results as CSV"},

@@ -104,6 +104,13 @@ void Engine::Impl::count(Live& request, const sched::RowGroup& group, const spec
   speculation.emitted += n_emitted;
   speculation.accepted_by_depth.resize(std::max(speculation.accepted_by_depth.size(), acceptance.accepted.size()));
   for (size_t depth = 0; depth < acceptance.accepted.size(); ++depth) ++speculation.accepted_by_depth[depth];
+  if (group.n_draft > 0) {
+    uint32_t deepest = 0;
+    for (uint32_t node = 0; node < group.n_draft; ++node) deepest = std::max(deepest, request.draft.depth(node));
+    const auto held = static_cast<uint32_t>(acceptance.accepted.size());
+    request.draft_length.record(deepest, held);
+    typical_length.record(deepest, held);
+  }
   metrics.draft_tokens.Increment(group.n_draft);
   metrics.accepted_draft_tokens.Increment(static_cast<double>(acceptance.accepted.size()));
 }

@@ -7,13 +7,9 @@
 #include <future>
 
 #include "engine/impl.h"
+#include "engine/verify_cost.h"
 
 namespace turbo::engine {
-
-uint64_t now_ns() {
-  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
-                                   std::chrono::steady_clock::now().time_since_epoch()).count());
-}
 
 Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
@@ -43,6 +39,7 @@ Result<std::unique_ptr<Engine>> Engine::start(EngineParts parts, const EngineLim
   caps.mask_words = (impl->parts.config->vocab_size + 31) / 32;
   TURBO_ASSIGN(impl->runner, StepRunner::create(impl->parts, caps, impl->speculator.tap_layers()));
   impl->metrics.kv_blocks_total.Set(impl->parts.cache->n_blocks());
+  if (impl->speculator.active() && impl->parts.adaptive_drafts) impl->learn_step_cost();
   Impl* raw = impl.get();
   if (impl->parts.host_program)
     impl->parts.host_program->find_sequence = [raw](uint32_t sequence) -> const kv::SequenceBlocks* {
@@ -52,6 +49,15 @@ Result<std::unique_ptr<Engine>> Engine::start(EngineParts parts, const EngineLim
     };
   impl->thread = std::thread([raw] { raw->loop(); });
   return std::unique_ptr<Engine>(new Engine(std::move(impl)));
+}
+
+Result<std::vector<spec::RowCost>> Engine::measure_verify_cost(std::span<const uint32_t> rows, uint32_t depth, uint32_t reps) {
+  Result<std::vector<spec::RowCost>> costs = Status(Code::cancelled, "the engine is shutting down");
+  impl_->ask([&] {
+    costs = engine::measure_verify_cost(impl_->parts, *impl_->runner, impl_->budget, rows, depth, std::max(1u, reps));
+    impl_->idle_checked = false;
+  });
+  return costs;
 }
 
 const EngineLimits& Engine::limits() const { return impl_->limits; }
@@ -180,6 +186,9 @@ void Engine::Impl::loop() {
     // The self-check waits for a calm moment, so that it costs no request time.
     Mailbox::Mail mail = mailbox.take(!live.empty() ? std::chrono::milliseconds(0) : idle_checked ? kForEver : kUntilCalm);
     const bool calm = live.empty() && mail.submissions.empty() && mail.tasks.empty() && !mail.stop;
+    const uint64_t begin = now_ns();
+    deliver_ns = 0;
+    runner->reset_times();
     accept(mail);
     if (mail.stop) break;
     if (calm && !idle_checked) check_idle();
@@ -194,6 +203,7 @@ void Engine::Impl::loop() {
     remove_finished();
     publish();  // first, so that who hears of an end finds it in the numbers
     if (running.empty()) deliver();
+    count_time(begin);
   }
   for (auto& [id, request] : live) finish(*request, FinishReason::cancelled);
   remove_finished();
@@ -244,7 +254,19 @@ void Engine::Impl::expire_deadlines() {
   remove_finished();
 }
 
+// Where this turn of the loop went.
+void Engine::Impl::count_time(uint64_t begin) {
+  const uint64_t whole = now_ns() - begin;
+  const StepTimes& times = runner->times();
+  metrics.compute_seconds.Increment(seconds(times.compute_ns));
+  metrics.sample_seconds.Increment(seconds(times.sample_ns));
+  metrics.deliver_seconds.Increment(seconds(deliver_ns));
+  metrics.schedule_seconds.Increment(seconds(whole - std::min(whole, times.compute_ns + times.sample_ns + deliver_ns)));
+}
+
 void Engine::Impl::deliver() {
+  if (outbox.empty()) return;
+  const uint64_t begin = now_ns();
   std::vector<Event> events;
   events.swap(outbox);
   for (Event& event : events) {
@@ -256,6 +278,7 @@ void Engine::Impl::deliver() {
     events.clear();
     outbox.swap(events);  // keep the storage
   }
+  deliver_ns += now_ns() - begin;
 }
 
 void Engine::Impl::publish() {

@@ -13,6 +13,7 @@
 #include "engine/metrics.h"
 #include "engine/parts.h"
 #include "engine/request.h"
+#include "spec/step_cost.h"
 
 namespace turbo::engine {
 
@@ -79,6 +80,10 @@ class Engine {
   /// Put the blocks of such a file into the cache; returns the positions. The file is not trusted: corrupt_input when
   /// it is damaged, unsupported when it is of another model, codec or setting; the cache then has nothing wrong in it.
   Result<uint32_t> restore_prefix(const std::string& salt, const std::filesystem::path& path);
+
+  /// Seconds of steps that verify drafts of one request, by their rows (verify_cost.h). [any thread, not a listener]
+  /// Running streams wait meanwhile. resource_exhausted: the pool has no room for `depth` positions.
+  Result<std::vector<spec::RowCost>> measure_verify_cost(std::span<const uint32_t> rows, uint32_t depth, uint32_t reps);
 
   const EngineLimits& limits() const;
   Metrics& metrics();

@@ -10,17 +10,16 @@
 #include <thread>
 #include <unordered_map>
 
+#include "base/clock.h"
 #include "engine/engine.h"
 #include "engine/mailbox.h"
 #include "engine/speculator.h"
 #include "engine/step_runner.h"
 #include "kv/prefix_file.h"
 #include "sched/pace.h"
+#include "spec/draft_length.h"
 
 namespace turbo::engine {
-
-uint64_t now_ns();  // steady
-inline double seconds(uint64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
 // A request from its arrival to its end.
 struct Live {
@@ -36,6 +35,7 @@ struct Live {
   uint32_t n_preemptions = 0;
   spec::DraftTree draft;
   Speculation speculation;
+  spec::DraftLength draft_length;
   bool drafting = false;     // has a drafter session
   uint32_t n_observed = 0;   // tokens that the session has seen
 };
@@ -58,6 +58,7 @@ struct Engine::Impl {
   void accept_one(Submission& submission);
   void expire_deadlines();
   void deliver();
+  void count_time(uint64_t begin);
   void fail_all();
   void publish();
   void check_idle();
@@ -74,7 +75,9 @@ struct Engine::Impl {
   void preempt(sched::Sequence& sequence);
   void adopt_late();
   void adopted(Live& request, uint32_t before);
+  void learn_step_cost();
   void propose();
+  uint32_t draft_slots(Live& request, uint32_t other_rows, double other_tokens);
   bool make_room(sched::Sequence& sequence, uint64_t slots);
   void prepare(const sched::StepPlan& plan);
   void step();
@@ -97,6 +100,8 @@ struct Engine::Impl {
   Mailbox mailbox;  // [any]
   sched::Budget budget;
   sched::StepPace pace;
+  spec::StepCost step_cost;           // unknown: drafts are as long as they may be
+  spec::DraftLength typical_length;   // of all requests, where a new one begins
   sched::ClientShares shares;
 
   std::unordered_map<uint64_t, std::unique_ptr<Live>> live;
@@ -106,6 +111,7 @@ struct Engine::Impl {
   std::vector<GroupInput> inputs;
   std::vector<GroupOutput> outputs;
   std::vector<Event> outbox;
+  uint64_t deliver_ns = 0;  // of this turn of the loop
   std::random_device entropy;
   uint32_t n_prefix_files = 0;  // being saved or restored: they hold blocks without a request
   bool idle_checked = true;

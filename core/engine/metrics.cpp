@@ -13,6 +13,9 @@ const Buckets& second_buckets() {
 prometheus::Counter& counter(prometheus::Registry& registry, const char* name, const char* help, prometheus::Labels labels = {}) {
   return prometheus::BuildCounter().Name(name).Help(help).Register(registry).Add(labels);
 }
+prometheus::Counter& engine_seconds(prometheus::Registry& registry, const char* part) {
+  return counter(registry, "turbo_engine_seconds_total", "Where the engine thread's time went while it had work", {{"part", part}});
+}
 prometheus::Gauge& gauge(prometheus::Registry& registry, const char* name, const char* help) {
   return prometheus::BuildGauge().Name(name).Help(help).Register(registry).Add({});
 }
@@ -34,6 +37,10 @@ Metrics::Metrics(const std::string& drafter_name)
       preemptions(counter(*registry, "turbo_preemptions_total", "Times a request gave up its KV blocks to another")),
       block_leaks(counter(*registry, "turbo_kv_block_leaks_total", "Idle self-checks that found KV blocks unaccounted for")),
       plugin_errors(counter(*registry, "turbo_plugin_errors_total", "Faults of the drafter", {{"plugin", drafter_name}})),
+      compute_seconds(engine_seconds(*registry, "compute")),
+      sample_seconds(engine_seconds(*registry, "sample")),
+      deliver_seconds(engine_seconds(*registry, "deliver")),
+      schedule_seconds(engine_seconds(*registry, "schedule")),
       requests_running(gauge(*registry, "turbo_requests_running", "Requests being computed")),
       requests_waiting(gauge(*registry, "turbo_requests_waiting", "Requests in the queue")),
       kv_blocks_used(gauge(*registry, "turbo_kv_blocks_used", "KV blocks held by requests")),

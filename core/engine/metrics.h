@@ -23,6 +23,11 @@ struct Metrics {
   prometheus::Counter& preemptions;
   prometheus::Counter& block_leaks;
   prometheus::Counter& plugin_errors;
+  // Time of the engine thread while it had work.
+  prometheus::Counter& compute_seconds;
+  prometheus::Counter& sample_seconds;
+  prometheus::Counter& deliver_seconds;
+  prometheus::Counter& schedule_seconds;
   prometheus::Gauge& requests_running;
   prometheus::Gauge& requests_waiting;
   prometheus::Gauge& kv_blocks_used;

@@ -26,6 +26,7 @@ struct EngineParts {
   const turbo_drafter* drafter = nullptr;  // null = no speculation
   void* drafter_self = nullptr;
   uint32_t draft_slots = 0;  // root included; 0 = the drafter's maximum
+  bool adaptive_drafts = false;  // false: every draft may take draft_slots
   std::string drafter_name;
   /// 64 hexadecimal digits over all that the bits of a cached position depend on; for saved prefixes. [any thread]
   std::function<Result<std::string>()> cache_fingerprint;

@@ -227,6 +227,7 @@ Status Runtime::Impl::start_engine() {
   parts.drafter = resolution->drafter().table;
   parts.drafter_self = resolution->drafter().self;
   parts.draft_slots = static_cast<uint32_t>(std::max(0, profile.drafter.draft_tokens));
+  parts.adaptive_drafts = profile.drafter.adaptive;
   parts.drafter_name = profile.drafter.name;
   parts.host_program = host_program.get();
   parts.cache_fingerprint = [this] { return cache_fingerprint(); };

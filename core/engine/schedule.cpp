@@ -2,8 +2,10 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <array>
 
 #include "engine/impl.h"
+#include "engine/verify_cost.h"
 
 namespace turbo::engine {
 
@@ -23,6 +25,7 @@ void Engine::Impl::begin_running(Live& request) {
     speculator.open(request.sequence.id);
     request.drafting = speculator.is_open(request.sequence.id);
     request.n_observed = 0;
+    if (!request.admitted_ns) request.draft_length = typical_length.fresh();
   }
   if (request.admitted_ns) return;  // back after a preemption
   mailbox.left_queue(1);
@@ -72,19 +75,43 @@ void Engine::Impl::adopt_late() {
   }
 }
 
+// Failure leaves the cost unknown; live steps teach it then.
+void Engine::Impl::learn_step_cost() {
+  constexpr std::array<uint32_t, 8> kRows{1, 2, 3, 4, 6, 8, 12, 16};
+  const auto costs = engine::measure_verify_cost(parts, *runner, budget, kRows, 0, 2);
+  if (!costs) return spdlog::warn("the price of verifying drafts was not measured: {}", costs.status().message());
+  step_cost = spec::StepCost(*costs);
+  std::string shown;
+  for (const spec::RowCost& cost : *costs) shown += fmt::format(" {}:{:.2f}", cost.rows, cost.seconds / costs->front().seconds);
+  spdlog::info("price of a step by its rows, relative to one row:{}", shown);
+}
+
+// What the engine asks for at most, root included; 1 = no draft.
+uint32_t Engine::Impl::draft_slots(Live& request, uint32_t other_rows, double other_tokens) {
+  // More nodes than tokens still wanted cannot pay; and slots must stay inside the request's longest end.
+  const uint32_t left = request.sequence.max_tokens_total - static_cast<uint32_t>(request.sequence.tokens.size());
+  uint32_t most = std::min(speculator.max_slots(), left);
+  if (request.request.draft_slots) most = std::min(most, request.request.draft_slots);
+  return parts.adaptive_drafts ? request.draft_length.choose(most, step_cost, other_rows, other_tokens) : most;
+}
+
 void Engine::Impl::propose() {
   if (!speculator.active()) return;
   std::vector<Speculator::Want> wants;
+  // The step as it is without drafts; each draft that joins makes the next one dearer.
+  uint32_t rows = 0;
+  for (const sched::Sequence* sequence : running) rows += sequence->decoding();
+  double tokens = rows;
   for (sched::Sequence* sequence : running) {
     Live& request = *live.at(sequence->id);
     request.draft = {};
     sequence->n_draft = 0;
     if (!sequence->decoding() || !speculator.is_open(sequence->id)) continue;
-    // More nodes than tokens still wanted cannot pay; and slots must stay inside the request's longest end.
-    const uint32_t left = sequence->max_tokens_total - static_cast<uint32_t>(sequence->tokens.size());
-    uint32_t slots = std::min(speculator.max_slots(), left);
-    if (request.request.draft_slots) slots = std::min(slots, request.request.draft_slots);
-    if (slots >= 2) wants.push_back({sequence->id, slots, &request.draft});
+    const uint32_t slots = draft_slots(request, rows - 1, tokens - 1);
+    if (slots < 2) continue;
+    wants.push_back({sequence->id, slots, &request.draft});
+    rows += slots - 1;
+    tokens += request.draft_length.expected_tokens(slots) - 1;
   }
   speculator.propose(wants);
   for (const Speculator::Want& want : wants) live.at(want.sequence)->sequence.n_draft = want.draft->size();
@@ -131,15 +158,18 @@ void Engine::Impl::step() {
     return;
   }
   uint32_t n_rows = 0;
+  bool only_decodes = true;
   for (size_t i = 0; i < inputs.size(); ++i) {
     const sched::RowGroup& group = *inputs[i].group;
     n_rows += group.n_tokens + group.n_draft;
+    only_decodes &= group.last && group.n_tokens == 1;
     shares.charge(group.sequence->client, group.n_tokens);
     apply(group, outputs[i]);
   }
   n_steps.fetch_add(1);
   const double took = seconds(now_ns() - begin);
   pace.record(n_rows, took);
+  if (only_decodes) step_cost.record(n_rows, took);
   metrics.step_seconds.Observe(took);
   metrics.batch_tokens.Observe(n_rows);
   metrics.batch_requests.Observe(static_cast<double>(inputs.size()));

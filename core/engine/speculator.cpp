@@ -3,19 +3,14 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <chrono>
 
 #include "base/abi_error.h"
+#include "base/clock.h"
 
 namespace turbo::engine {
 namespace {
 
 constexpr uint64_t kProposalBudgetNs = 1'000'000;  // told to the drafter as its deadline
-
-uint64_t now_ns() {
-  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
-                                   std::chrono::steady_clock::now().time_since_epoch()).count());
-}
 
 }  // namespace
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/abi_error.h"
+#include "base/clock.h"
 #include "engine/logprobs.h"
 #include "engine/sampling_arrays.h"
 
@@ -93,12 +94,16 @@ Status StepRunner::run(std::span<const GroupInput> groups, std::vector<GroupOutp
                        const std::function<void()>& meanwhile) {
   outputs.assign(groups.size(), {});
   fill_table(groups, outputs);
+  const uint64_t masking = now_ns();
   mask(groups, outputs);
+  times_.sample_ns += now_ns() - masking;
   TURBO_ASSIGN(const CompiledStep* step, plans_.get(table_->n_rows, table_->n_logit_rows));
   const turbo_arch_pack& pack = *parts_.pack.api;
   AbiError failure;
   if (!pack.sync) meanwhile();
+  const uint64_t launched = now_ns();
   TURBO_RETURN_IF_ERROR(failure.check(pack.run(parts_.pack.self, step->plan, table_, failure.out()), "engine step"));
+  times_.compute_ns += now_ns() - launched;
   if (pack.sync) meanwhile();
   tap_views_.clear();
   for (const uint32_t tap : step->program.taps) {
@@ -107,12 +112,16 @@ Status StepRunner::run(std::span<const GroupInput> groups, std::vector<GroupOutp
     TURBO_RETURN_IF_ERROR(failure.check(pack.plan_buffer(parts_.pack.self, step->plan, tap, &view, failure.out()), "tap"));
     tap_views_.push_back(view);
   }
+  const uint64_t computed = now_ns();
   if (table_->n_logit_rows > 0) {
     TURBO_RETURN_IF_ERROR(read_logits(*step));
     if (!sampled_.empty()) TURBO_RETURN_IF_ERROR(sample(groups, outputs));
     if (!scored_.empty()) score(groups, outputs);
   }
+  const uint64_t sampled = now_ns();
+  times_.sample_ns += sampled - computed;
   if (pack.sync) TURBO_RETURN_IF_ERROR(failure.check(pack.sync(parts_.pack.self, failure.out()), "device sync"));
+  times_.compute_ns += now_ns() - sampled;
   return Status::ok();
 }
 

@@ -31,6 +31,13 @@ struct GroupOutput {
   std::vector<std::span<const float>> logits;  // prompt_logits: rows of the scores, borrowed until the next run
 };
 
+/// Time of the engine thread since the last reset. On device tiers sampling is only started by the host; the wait for
+/// it counts as computing.
+struct StepTimes {
+  uint64_t compute_ns = 0;  // the device's program, until it is done
+  uint64_t sample_ns = 0;   // masks, draws and scores
+};
+
 class StepRunner {
  public:
   static Result<std::unique_ptr<StepRunner>> create(const EngineParts& parts, const turbo_step_caps& caps,
@@ -45,6 +52,8 @@ class StepRunner {
 
   /// Tap views of the last run, {rows, n_embd}.
   const std::vector<turbo_view>& taps() const { return tap_views_; }
+  const StepTimes& times() const { return times_; }
+  void reset_times() { times_ = {}; }
   uint64_t workspace_bytes() const { return plans_.workspace_bytes(); }
 
  private:
@@ -77,6 +86,7 @@ class StepRunner {
   std::vector<turbo_view> tap_views_;
   std::unique_ptr<SamplingArrays> arrays_;
   RowMasks masks_;
+  StepTimes times_;
 };
 
 }  // namespace turbo::engine

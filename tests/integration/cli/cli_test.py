@@ -301,6 +301,27 @@ class Tools(unittest.TestCase):
         self.assertEqual([row["test"] for row in bench["results"]], ["pp16", "tg4", "tg4 x2"])
         self.assertTrue(all(row["tokens_per_second"]["median"] > 0 for row in bench["results"]))
 
+    def test_bench_measures_the_machine_and_verify_steps(self):
+        options = ("--prompt-tokens", "0", "--gen-tokens", "4", "--reps", "1", "--roofline", "--verify", "2,4", "--depth", "0,70")
+        bench = data(turbo("bench", *options, "--json"))
+        machine = bench["roofline"]
+        self.assertGreater(machine["read_gb_s"], 0.5)
+        self.assertGreater(machine["read_gb_s_one_thread"], 0.5)
+        self.assertEqual(machine["int8_gmac_s"] > 0, bool(machine["int8_instruction"]))
+        for row in bench["results"]:
+            self.assertGreater(row["bandwidth_percent"], 0)
+            self.assertAlmostEqual(row["bandwidth_percent"], 100 * row["bandwidth_gb_s"] / machine["read_gb_s"], places=6)
+        self.assertEqual([verify["depth"] for verify in bench["verify"]], [0, 70])
+        for verify in bench["verify"]:
+            self.assertEqual([step["rows"] for step in verify["steps"]], [1, 2, 4])
+            self.assertEqual(verify["steps"][0]["relative"], 1)
+            self.assertTrue(all(step["ms"] > 0 for step in verify["steps"]))
+        shown = turbo("bench", *options).stdout
+        self.assertRegex(shown, r"machine: [0-9.]+ GB/s read by")
+        self.assertRegex(shown, r"tg4 .*MB/token, [0-9.]+ GB/s \([0-9]+ % of")
+        self.assertRegex(shown, r"verify@d70 +1 row .*4 rows [0-9.]+ ms \([0-9.]+x\)")
+        self.assertEqual(turbo("bench", "--verify", "65").returncode, 2)
+
     def test_a_full_disk_is_an_error_and_never_an_abort(self):
         with open("/dev/full", "wb") as full:
             for args in (["run", "--prompt", "a", "--max-tokens", "2", "--quiet"], ["plan"], ["plan", "--json"], ["tokenize", "--text", "a"]):

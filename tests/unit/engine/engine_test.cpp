@@ -259,4 +259,23 @@ TEST(Engine, ShutdownCancelsWhatRuns) {
   EXPECT_EQ(collector->n_finished(), 1);
 }
 
+TEST(Engine, TimeIsCountedByWhatItWentTo) {
+  FakeModel model(64, 8);
+  model.pack.slow_run_us = 2000;
+  auto engine = std::move(Engine::start(model.parts(), limits())).value();
+  auto collector = std::make_shared<Collector>();
+  const auto begin = std::chrono::steady_clock::now();
+  ASSERT_TRUE(engine->submit(greedy_request({1}, 50), collector));
+  ASSERT_EQ(collector->wait().reason, FinishReason::length);
+  EXPECT_TRUE(engine->drain(1000));
+  const double whole = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  const Metrics& metrics = engine->metrics();
+  EXPECT_GE(metrics.compute_seconds.Value(), 50 * 2e-3);
+  EXPECT_GT(metrics.sample_seconds.Value(), 0);
+  EXPECT_GT(metrics.deliver_seconds.Value(), 0);
+  EXPECT_GT(metrics.schedule_seconds.Value(), 0);
+  EXPECT_LE(metrics.compute_seconds.Value() + metrics.sample_seconds.Value() + metrics.deliver_seconds.Value() + metrics.schedule_seconds.Value(),
+            whole);
+}
+
 }  // namespace turbo::engine::testing

@@ -1,0 +1,41 @@
+#include "spec/draft_length.h"
+
+#include <algorithm>
+
+namespace turbo::spec {
+
+void DraftLength::record(uint32_t depth, uint32_t accepted) {
+  const uint32_t seen = std::min({depth, accepted + 1, kDepths});  // depths whose fate is known
+  if (accepted >= depth && depth > 0) rest_ = 1;  // look again at once
+  for (uint32_t d = 0; d < seen; ++d) share_[d] += kWeightOfNewest * ((d < accepted ? 1.0 : 0.0) - share_[d]);
+}
+
+double DraftLength::expected_tokens(uint32_t slots) const {
+  double tokens = 1, reached = 1;
+  for (uint32_t d = 0; d + 1 < slots; ++d) tokens += reached *= p(d);
+  return tokens;
+}
+
+uint32_t DraftLength::choose(uint32_t most, const StepCost& cost, uint32_t other_rows, double other_tokens) {
+  if (most < 2 || !cost.known()) return most;
+  uint32_t best = 1;
+  double best_speed = 0;
+  for (uint32_t slots = 1; slots <= most; ++slots) {
+    const double speed = (other_tokens + expected_tokens(slots)) / cost.of(other_rows + slots);
+    if (speed > best_speed) {
+      best_speed = speed;
+      best = slots;
+    }
+  }
+  if (best > 1) {
+    rest_ = kFirstRest;
+    rested_ = 0;
+    return best;
+  }
+  if (++rested_ < rest_) return 1;
+  rested_ = 0;
+  rest_ = std::clamp(2 * rest_, kFirstRest, kLongestRest);
+  return std::min(most, kProbeSlots);
+}
+
+}  // namespace turbo::spec

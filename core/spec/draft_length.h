@@ -1,0 +1,52 @@
+// How many slots a draft may have so that verifying it pays. One thread.
+//
+// With p_d the share of drafts accepted at depth d of those accepted before it, a draft of depth k is worth
+// 1 + p_1 + p_1 p_2 + ... tokens for the price of a step with k more rows. The length follows the measured p and the
+// measured price; where no draft pays none is asked for, but for a probe now and then, since texts change.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "spec/step_cost.h"
+
+namespace turbo::spec {
+
+/// What was seen of one request's drafts.
+class DraftLength {
+ public:
+  static constexpr uint32_t kDepths = 16;           // deeper ones are taken as the last
+  static constexpr double kWeightOfNewest = 0.08;
+  static constexpr double kFirstGuess = 0.7;        // acceptance before anything was seen
+  static constexpr uint32_t kProbeSlots = 4;
+  static constexpr uint32_t kFirstRest = 16, kLongestRest = 512;  // steps without a draft between probes
+
+  /// A draft whose deepest node lay at `depth` was verified; its first `accepted` depths held.
+  void record(uint32_t depth, uint32_t accepted);
+  /// Slots (root included, 1 = no draft) of at most `most`, in a step that has `other_rows` rows of others, who are
+  /// expected to emit `other_tokens`. Unknown cost: `most`.
+  uint32_t choose(uint32_t most, const StepCost& cost, uint32_t other_rows, double other_tokens);
+  /// The same acceptance, for a request that begins.
+  DraftLength fresh() const {
+    DraftLength length = *this;
+    length.rest_ = kFirstRest;
+    length.rested_ = 0;
+    return length;
+  }
+  /// Tokens that a draft of so many slots is expected to emit.
+  double expected_tokens(uint32_t slots) const;
+
+ private:
+  double p(uint32_t depth) const { return share_[depth < kDepths ? depth : kDepths - 1]; }
+
+  std::array<double, kDepths> share_ = first();
+  uint32_t rest_ = kFirstRest, rested_ = 0;
+
+  static std::array<double, kDepths> first() {
+    std::array<double, kDepths> guess;
+    guess.fill(kFirstGuess);
+    return guess;
+  }
+};
+
+}  // namespace turbo::spec

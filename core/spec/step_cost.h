@@ -1,0 +1,39 @@
+// How long a step takes by its rows: the price of verifying a draft. One thread.
+//
+// Measured once before serving, then followed by the steps that only decode. Weights are read once for all rows, so the
+// first rows beside the first are nearly free and later ones cost arithmetic; where the bend lies depends on the machine.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+
+namespace turbo::spec {
+
+struct RowCost {
+  uint32_t rows;
+  double seconds;
+};
+
+class StepCost {
+ public:
+  static constexpr uint32_t kMostRows = 64;
+  static constexpr double kWeightOfNewest = 0.1;
+
+  StepCost() = default;
+  explicit StepCost(std::span<const RowCost> measured) {
+    for (const RowCost& cost : measured) record(cost.rows, cost.seconds);
+  }
+
+  bool known() const { return !seconds_.empty(); }
+  /// A step of `rows` rows took so long. More than kMostRows are ignored: they belong to prompts.
+  void record(uint32_t rows, double seconds);
+  /// Seconds of a step of `rows` rows: between two known row counts a straight line, beyond the last one its slope, and
+  /// never less than for fewer rows. 0 when nothing is known.
+  double of(uint32_t rows) const;
+
+ private:
+  std::map<uint32_t, double> seconds_;
+};
+
+}  // namespace turbo::spec
