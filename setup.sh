@@ -15,7 +15,7 @@ packages=(
   libyaml-cpp-dev libspdlog-dev libfmt-dev nlohmann-json3-dev libutf8proc-dev libpcre2-dev libedit-dev
   prometheus-cpp-dev libgtest-dev libgmock-dev libssl-dev
 )
-test_packages=(python3 curl)
+test_packages=(python3 curl qemu-user)
 full_packages=(nodejs npm clang libclang-rt-dev)
 
 say() { printf '\033[1m==>\033[0m %s\n' "$*" >&2; }

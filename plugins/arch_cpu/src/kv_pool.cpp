@@ -90,7 +90,9 @@ turbo_kv_pool describe_pool(const turbo_kv_pool_desc& desc, const CodecSource& c
 void allocate_pool(turbo_kv_pool& pool, const turbo_host_alloc* alloc) {
   if (pool.desc.n_blocks == 0) refuse(TURBO_INVALID_ARGUMENT, "no blocks");
   const uint64_t alignment = std::max<uint64_t>({4096, pool.side[0].layout.alignment, pool.side[1].layout.alignment});
-  pool.packed = Memory(alloc, checked_mul(pool.block_bytes, pool.desc.n_blocks, "KV pool"), alignment, "kv", false);
+  // Large pages only where a block fills them: the pool is touched block by block, and RSS should follow what is used.
+  const bool huge = pool.block_bytes >= kHugePage;
+  pool.packed = Memory(alloc, checked_mul(pool.block_bytes, pool.desc.n_blocks, "KV pool"), alignment, "kv", huge);
   pool.open = Memory(alloc, checked_mul(pool.open_block_bytes, pool.n_open_blocks(), "KV pool"), alignment, "kv", false);
 }
 

@@ -1,5 +1,7 @@
 #include "memory.h"
 
+#include "numa.h"
+
 #include <algorithm>
 #include <string>
 
@@ -43,7 +45,9 @@ Memory::Memory(const turbo_host_alloc* service, uint64_t bytes, uint64_t alignme
     data_ = reinterpret_cast<void*>(align_up(reinterpret_cast<uintptr_t>(mapping_), alignment));
   }
   bytes_ = bytes;
-  if (huge) madvise(data_, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);  // advice: failure changes speed only
+  if (!huge) return;
+  spread_over_nodes(data_, bytes);
+  madvise(data_, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);  // advice: failure changes speed only
 }
 
 void Memory::release() noexcept {

@@ -19,7 +19,7 @@ inline uint64_t align_up(uint64_t value, uint64_t alignment) { return (value + a
 class Memory {
  public:
   Memory() = default;
-  /// `huge`: ask for 2 MiB pages when the block is large. Throws Failure when refused. bytes 0 gives no block.
+  /// `huge`: when the block is large, ask for 2 MiB pages and spread them over the memory nodes. Throws Failure when refused. bytes 0 gives no block.
   Memory(const turbo_host_alloc* service, uint64_t bytes, uint64_t alignment, const char* tag, bool huge);
   ~Memory() { release(); }
   Memory(Memory&& other) noexcept { swap(other); }
