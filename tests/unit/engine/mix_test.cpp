@@ -52,7 +52,9 @@ class Mix {
       model.drafter_self = &drafter;
       drafter.mode = static_cast<int>(rng_() % 6);
     }
-    auto engine = std::move(Engine::start(model.parts(), limits_)).value();
+    EngineParts parts = model.parts();
+    parts.adaptive_drafts = rng_() % 2;
+    auto engine = std::move(Engine::start(parts, limits_)).value();
     std::vector<Sent> sent;
     for (uint32_t i = 0, n = 20 + rng_() % 60; i < n; ++i) {
       sent.push_back(make_one());
