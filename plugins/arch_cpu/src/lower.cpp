@@ -359,7 +359,8 @@ class Lowering {
     const uint64_t floats = queries * (64 + 4 + 2 * plan.partial_stride) + 1024 + plan.partial_stride;
     plan.scratch_stride = plan.max_heads ? align_up(floats * sizeof(float) + plan.group_rows * 2 * 64 * 32, 4096) : 0;
     plan.scratch = Memory(alloc, checked_mul(plan.scratch_stride, n_threads_, "workspace"), 4096, "workspace", false);
-    plan.counters = std::make_unique<Counter[]>(plan.phases.size());
+    plan.n_members = n_threads_;
+    plan.taken = std::make_unique<Counter[]>(plan.phases.size() * n_threads_);
   }
 
   // First fit by rising first phase; a range is free again once its last phase is over.

@@ -54,8 +54,9 @@ class alignas(64) Park {
         if (value() != old) return true;
         pause_core();
       }
-      // On a busy machine the one waited for may sit behind this thread on the same CPU.
-      if (now - start > std::chrono::microseconds(5)) std::this_thread::yield();
+      // On a busy machine the one waited for may sit behind this thread on the same CPU. Not at once: a yield costs a
+      // system call, in a virtual machine several microseconds.
+      if (now - start > std::chrono::microseconds(20)) std::this_thread::yield();
     }
     return value() != old;
   }

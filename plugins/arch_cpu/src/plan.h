@@ -1,5 +1,5 @@
 // Plan: a compiled program. Phases run one after another with a barrier between them; the jobs of a phase are
-// independent, and each is cut into items that the team's members take from a shared counter.
+// independent, and each is cut into items that the team's members share (run.cpp).
 //
 //   chain    row-wise ops in sequence; one item is one row, or one head of one row
 //   matmul   one or more matrices of equal height on the same rows, then element-wise ops on the item's outputs
@@ -125,7 +125,8 @@ struct turbo_plan {
 
   turbo::arch_cpu::Memory arena, scratch;
   uint64_t scratch_stride = 0;  // bytes per member
-  std::unique_ptr<turbo::arch_cpu::Counter[]> counters;         // one per phase
+  uint32_t n_members = 1;                                      // of the team it was made for
+  std::unique_ptr<turbo::arch_cpu::Counter[]> taken;            // [phase][member]: items of the member's range that were taken
   std::unique_ptr<std::atomic<uint32_t>[]> arrivals;            // per (group, kv head)
   uint32_t n_arrivals = 0;
 
@@ -133,6 +134,7 @@ struct turbo_plan {
   float* row(turbo::arch_cpu::Resource r, uint64_t i) const {
     return reinterpret_cast<float*>(base(r) + i * resources[r].row_bytes);
   }
+  turbo::arch_cpu::Counter* taken_of(size_t phase) const { return taken.get() + phase * n_members; }
   uint64_t bytes() const { return arena.bytes() + scratch.bytes(); }
 };
 

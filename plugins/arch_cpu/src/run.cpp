@@ -73,23 +73,66 @@ void run_item(StepRun& run, const Job& job, uint32_t item, uint64_t grain, uint3
   run_attend_item(run, std::get<AttendJob>(job.work), item, member);
 }
 
-// The member's part of one phase; false when the phase has nothing to do this step.
-bool run_phase(StepRun& run, const Phase& phase, std::atomic<uint32_t>& next, uint32_t member) {
+// Items of a phase are dealt out in one contiguous range for each member, which takes them in order, so that what it
+// fetches ahead is what it computes next; who is done takes what is left of the others' ranges.
+struct Range { uint64_t begin, end; };
+Range own_range(uint64_t total, uint32_t member, uint32_t n_members) {
+  return {total * member / n_members, total * (member + 1) / n_members};
+}
+
+uint64_t count_items(const StepRun& run, const Phase& phase) {
   uint64_t total = 0;
   for (const Job& job : phase.jobs) total += items_of(run, job).n;
-  if (total == 0) return false;
-  for (;;) {
-    uint64_t item = next.fetch_add(1, std::memory_order_relaxed);
-    if (item >= total) return true;
-    for (const Job& job : phase.jobs) {
-      const Items items = items_of(run, job);
-      if (item < items.n) {
-        run_item(run, job, static_cast<uint32_t>(item), items.grain, member);
-        break;
-      }
+  return total;
+}
+
+// Weights of the first item of the member in the phase to come, so that memory does not rest while it waits for the
+// others. About as much as comes in while one thread prepares a row.
+void fetch_ahead(const StepRun& run, const Phase& phase, uint32_t member) {
+  constexpr uint64_t kMost = 48 << 10, kLine = 64;
+  uint64_t item = own_range(count_items(run, phase), member, run.n_threads).begin;
+  for (const Job& job : phase.jobs) {
+    const Items items = items_of(run, job);
+    if (item >= items.n) {
       item -= items.n;
+      continue;
+    }
+    const MatmulJob* matmul = std::get_if<MatmulJob>(&job.work);
+    if (!matmul) return;
+    const uint64_t begin = item * items.grain, end = std::min(begin + items.grain, matmul->outputs);
+    for (const MatmulMember& m : matmul->members) {
+      const turbo_matrix& matrix = m.weight->matrix;
+      if (!matrix.packed) continue;
+      const uint64_t row = matrix.packed_bytes / matrix.rows, bytes = std::min((end - begin) * row, kMost / matmul->members.size());
+      const char* from = static_cast<const char*>(matrix.packed) + begin * row;
+      for (uint64_t at = 0; at < bytes; at += kLine) __builtin_prefetch(from + at, 0, 2);
+    }
+    return;
+  }
+}
+
+void run_nth(StepRun& run, const Phase& phase, uint64_t item, uint32_t member) {
+  for (const Job& job : phase.jobs) {
+    const Items items = items_of(run, job);
+    if (item < items.n) return run_item(run, job, static_cast<uint32_t>(item), items.grain, member);
+    item -= items.n;
+  }
+}
+
+// The member's part of one phase; false when the phase has nothing to do this step.
+bool run_phase(StepRun& run, const Phase& phase, Counter* taken, uint32_t member) {
+  const uint64_t total = count_items(run, phase);
+  if (total == 0) return false;
+  for (uint32_t i = 0; i < run.n_threads; ++i) {
+    const uint32_t owner = (member + i) % run.n_threads;
+    const Range range = own_range(total, owner, run.n_threads);
+    std::atomic<uint32_t>& next = taken[owner].next;
+    while (range.begin + next.load(std::memory_order_relaxed) < range.end) {
+      const uint64_t item = range.begin + next.fetch_add(1, std::memory_order_relaxed);
+      if (item < range.end) run_nth(run, phase, item, member);
     }
   }
+  return true;
 }
 
 struct TeamRun {
@@ -99,7 +142,8 @@ struct TeamRun {
     const TeamRun& self = *static_cast<TeamRun*>(context);
     const std::vector<Phase>& phases = self.run.plan.phases;
     for (size_t i = 0; i < phases.size(); ++i)
-      if (run_phase(self.run, phases[i], self.run.plan.counters[i].next, member) && i + 1 < phases.size()) self.team.barrier();
+      if (run_phase(self.run, phases[i], self.run.plan.taken_of(i), member) && i + 1 < phases.size())
+        self.team.barrier([&] { fetch_ahead(self.run, phases[i + 1], member); });
   }
 };
 
@@ -109,7 +153,7 @@ void run_plan(turbo_plan& plan, StepTable& table, ThreadTeam& team, const Kernel
   check_step(table, plan.needs, plan.check_scratch);
   if (table.n_rows == 0) return;
   if (plan.needs.attends) cut_attention(plan, table, team.size());
-  for (size_t i = 0; i < plan.phases.size(); ++i) plan.counters[i].next.store(0, std::memory_order_relaxed);
+  for (size_t i = 0; i < plan.phases.size() * plan.n_members; ++i) plan.taken[i].next.store(0, std::memory_order_relaxed);
   StepRun run{plan, table, kernels, team.size()};
   TeamRun body{run, team};
   team.run(&TeamRun::body, &body);

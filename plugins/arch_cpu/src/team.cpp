@@ -140,17 +140,6 @@ void ThreadTeam::run(Body body, void* context) {
   barrier();
 }
 
-void ThreadTeam::barrier() {
-  if (size_ == 1) return;
-  const uint32_t phase = phase_.value();
-  if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == size_) {
-    arrived_.store(0, std::memory_order_relaxed);
-    phase_.set_and_wake(phase + 1);
-  } else {
-    phase_.wait_while(phase, barrier_spin_ns_);
-  }
-}
-
 void ThreadTeam::stop() {
   if (!workers_.empty()) {
     stopping_ = true;
