@@ -62,8 +62,8 @@ int run_serve(const Arguments& arguments) {
 
   // The socket opens first: a port in use is known before the weights are read, and clients see "loading".
   Result<std::unique_ptr<server::Server>> server = server::Server::start(*profile);
-  // A name that means no address is a faulty setting; an address that cannot be had is the machine's refusal.
-  if (!server) return fail(server.status(), arguments, server.status().message().starts_with("server.host:") ? kUsage : kFailed);
+  // A faulty setting is the user's; an address that cannot be had is the machine's refusal.
+  if (!server) return fail(server.status(), arguments, server.status().code() == Code::invalid_argument ? kUsage : kFailed);
   std::shared_ptr<engine::Runtime> runtime = load_runtime(*profile, arguments, exit_code);
   if (!runtime) return exit_code;
   stop.serving();

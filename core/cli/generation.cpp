@@ -53,7 +53,7 @@ Result<Generated> Generation::run(engine::Request request, const OnText& on_text
       say(stream->push(id));
       if (stream->stopped()) {
         result.stop_string = true;
-        engine_.cancel(running_);
+        engine_.finish(running_);
       }
     }
   }

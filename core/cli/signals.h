@@ -8,6 +8,10 @@
 
 namespace turbo::cli {
 
+/// SIGINT and SIGTERM wait from here on until a SignalWatch begins. First thing of the program, so that a signal right
+/// after its start is answered like a later one.
+void hold_signals();
+
 /// Must exist before any other thread starts (threads inherit the blocked mask). Calls on_signal(signal, count) for
 /// each one, count from 1, until destroyed.
 class SignalWatch {

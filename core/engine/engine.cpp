@@ -82,7 +82,12 @@ Result<RequestId> Engine::submit(Request request, std::shared_ptr<Listener> list
 }
 
 bool Engine::cancel(RequestId id) {
-  impl_->mailbox.cancel(id);
+  impl_->mailbox.end(id, FinishReason::cancelled);
+  return id != 0 && id < impl_->next_id.load();
+}
+
+bool Engine::finish(RequestId id) {
+  impl_->mailbox.end(id, FinishReason::stop);
   return id != 0 && id < impl_->next_id.load();
 }
 
@@ -214,8 +219,8 @@ void Engine::Impl::loop() {
 
 void Engine::Impl::accept(Mailbox::Mail& mail) {
   for (Submission& submission : mail.submissions) accept_one(submission);
-  for (const uint64_t id : mail.cancels)
-    if (const auto found = live.find(id); found != live.end()) finish(*found->second, FinishReason::cancelled);
+  for (const auto& [id, reason] : mail.ends)
+    if (const auto found = live.find(id); found != live.end()) finish(*found->second, reason);
   remove_finished();
   for (const std::function<void()>& task : mail.tasks) task();
 }

@@ -1,4 +1,4 @@
-// The engine: five verbs over one thread that owns every request, KV block and drafter session.
+// The engine: a few verbs over one thread that owns every request, KV block and drafter session.
 //
 // Other threads submit, cancel, read statistics, drain and shut down; nothing else of the state is shared.
 // CONTRACT.md beside this file lists the invariants and the tests that hold them.
@@ -54,6 +54,8 @@ class Engine {
   Result<RequestId> submit(Request request, std::shared_ptr<Listener> listener);
   /// [any thread] Ends the request within one step with FinishReason::cancelled; unknown ids are ignored.
   bool cancel(RequestId id);
+  /// [any thread] The listener has all it wanted (a stop string was met): as cancel, but it ends with FinishReason::stop.
+  bool finish(RequestId id);
   /// [any thread] Copies of counters; may be one step old.
   Snapshot snapshot() const;
   /// [any thread] Refuse new requests, wait up to `timeout_ms` for the others, then cancel them. True when all finished

@@ -1,4 +1,4 @@
-// What other threads hand to the engine thread: submissions, cancels, stop. The only lock of the engine.
+// What other threads hand to the engine thread: submissions, ends, tasks, stop. The only lock of the engine.
 #pragma once
 
 #include <chrono>
@@ -25,7 +25,7 @@ class Mailbox {
  public:
   struct Mail {
     std::vector<Submission> submissions;
-    std::vector<uint64_t> cancels;
+    std::vector<std::pair<uint64_t, FinishReason>> ends;
     std::vector<std::function<void()>> tasks;
     bool stop = false;
   };
@@ -43,9 +43,9 @@ class Mailbox {
     changed_.notify_one();
     return Status::ok();
   }
-  void cancel(uint64_t id) {
+  void end(uint64_t id, FinishReason reason) {
     std::lock_guard lock(mutex_);
-    mail_.cancels.push_back(id);
+    mail_.ends.emplace_back(id, reason);
     changed_.notify_one();
   }
   /// [any] Run on the engine thread between two steps. False: the engine ended, the task is dropped.
@@ -75,7 +75,7 @@ class Mailbox {
   Mail take(std::chrono::milliseconds wait) {
     std::unique_lock lock(mutex_);
     const auto something = [&] {
-      return mail_.stop || !mail_.submissions.empty() || !mail_.cancels.empty() || !mail_.tasks.empty();
+      return mail_.stop || !mail_.submissions.empty() || !mail_.ends.empty() || !mail_.tasks.empty();
     };
     if (wait.count() < 0) changed_.wait(lock, something);
     else if (wait.count() > 0) changed_.wait_for(lock, wait, something);

@@ -1,12 +1,17 @@
 #include "kv/prefix_file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <optional>
+#include <utility>
 
+#include "base/checked.h"
 #include "base/digest.h"
 #include "kv/prefix_tree.h"
 
@@ -26,19 +31,59 @@ uint64_t bytes_of_block(const PrefixHeader& header, uint32_t index) {
   return header.block_bytes + (index < header.n_open_blocks ? header.open_block_bytes : 0);
 }
 
+// Nothing when it is beyond 64 bits.
+std::optional<uint64_t> file_bytes(const PrefixHeader& header) {
+  const uint64_t n = header.n_blocks, each = kBlock * sizeof(int32_t) + sizeof(Sha256::Value);
+  const auto closed = checked_mul(n, header.block_bytes), open = checked_mul(std::min<uint64_t>(n, header.n_open_blocks), header.open_block_bytes);
+  if (!closed || !open) return std::nullopt;
+  const auto blocks = checked_add(*closed, *open);
+  return blocks ? checked_add(*blocks, n * each + sizeof header + sizeof(Sha256::Value)) : std::nullopt;
+}
+
 Sha256::Value digest_of_head(const PrefixHeader& header, std::span<const int32_t> tokens) {
   return Sha256().add(std::as_bytes(std::span(&header, 1))).add(std::as_bytes(tokens)).finish();
+}
+
+constexpr char kUnfinished[] = ".part";
+
+// Files of writers that were killed. A living writer holds a lock on its file.
+void remove_unfinished(const std::filesystem::path& folder) {
+  std::error_code ec;
+  for (auto entry = std::filesystem::directory_iterator(folder.empty() ? "." : folder, ec); !ec && entry != std::filesystem::directory_iterator();
+       entry.increment(ec)) {
+    const std::string name = entry->path().filename().string();
+    if (!name.starts_with('.') || !name.ends_with(kUnfinished)) continue;
+    const int fd = ::open(entry->path().c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
+    if (fd < 0) continue;
+    if (::flock(fd, LOCK_EX | LOCK_NB) == 0) ::unlink(entry->path().c_str());
+    ::close(fd);
+  }
 }
 
 }  // namespace
 
 Result<PrefixWriter> PrefixWriter::create(const std::filesystem::path& path, const PrefixHeader& header, std::span<const int32_t> tokens) {
-  std::string temporary = path.string() + ".XXXXXX";
-  const int fd = ::mkstemp(temporary.data());  // 0600: a cache tells what was said
-  if (fd < 0) return file_error(path.string(), "create the file");
+  remove_unfinished(path.parent_path());
+  // A leading dot: no saved prefix has such a name.
+  const std::string pattern = (path.parent_path() / ("." + path.filename().string() + ".XXXXXX")).string() + kUnfinished;
+  std::string temporary;
+  int fd = -1;
+  while (fd < 0) {
+    temporary = pattern;
+    fd = ::mkostemps(temporary.data(), static_cast<int>(sizeof kUnfinished - 1), O_CLOEXEC);  // 0600: a cache tells what was said
+    if (fd < 0) {
+      const Status failure = file_error(path.string(), "create the file");
+      return failure.code() == Code::not_found ? Status(Code::internal, failure.message(), failure.hint()) : failure;
+    }
+    // Between its birth and the lock another process may have taken it for left over.
+    struct stat info {};
+    if (::flock(fd, LOCK_EX | LOCK_NB) == 0 && ::fstat(fd, &info) == 0 && info.st_nlink > 0) break;
+    ::close(std::exchange(fd, -1));
+  }
   PrefixWriter writer(path, temporary, File(::fdopen(fd, "wb")));
   if (!writer.file_) {
     ::close(fd);
+    ::unlink(temporary.c_str());
     return file_error(path.string(), "create the file");
   }
   TURBO_RETURN_IF_ERROR(writer.write(std::as_bytes(std::span(&header, 1))));
@@ -96,19 +141,17 @@ Result<PrefixReader> PrefixReader::open(const std::filesystem::path& path, const
   if (header.n_blocks == 0 || header.block_bytes != expected.block_bytes || header.open_block_bytes != expected.open_block_bytes ||
       header.n_open_blocks != std::min(header.n_blocks, expected.n_open_blocks))
     return error(Code::corrupt_input, "{}: the sizes in its head do not fit the cache", name);
-  if (header.n_blocks > max_blocks)
-    return error(Code::resource_exhausted, "{}: {} blocks, but the KV pool has {}", name, header.n_blocks, max_blocks)
-        .with_hint("raise kv.pool_tokens");
-  // Sizes now agree with our own cache, so the sum cannot wrap.
-  uint64_t size = sizeof header + uint64_t{header.n_blocks} * kBlock * sizeof(int32_t) + sizeof(Sha256::Value);
-  for (uint32_t i = 0; i < header.n_blocks; ++i) size += bytes_of_block(header, i) + sizeof(Sha256::Value);
-  if (static_cast<uint64_t>(info.st_size) != size)
-    return error(Code::corrupt_input, "{}: {} bytes, but its head says {}", name, info.st_size, size).with_hint("the file was cut short; save it again");
+  const std::optional<uint64_t> size = file_bytes(header);
+  if (!size || static_cast<uint64_t>(info.st_size) != *size)
+    return error(Code::corrupt_input, "{}: its {} bytes are not what its head says", name, info.st_size).with_hint("the file was cut short; save it again");
   reader.tokens_.resize(size_t{header.n_blocks} * kBlock);
   Sha256::Value digest;
   TURBO_RETURN_IF_ERROR(reader.read(std::as_writable_bytes(std::span(reader.tokens_))));
   TURBO_RETURN_IF_ERROR(reader.read(digest));
   if (digest != digest_of_head(header, reader.tokens_)) return error(Code::corrupt_input, "{}: its head is damaged", name);
+  if (header.n_blocks > max_blocks)
+    return error(Code::resource_exhausted, "{}: {} blocks, but the KV pool has {}", name, header.n_blocks, max_blocks)
+        .with_hint("raise kv.pool_tokens");
   return reader;
 }
 

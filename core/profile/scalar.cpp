@@ -186,7 +186,7 @@ std::string accepted_forms(const ValueRule& rule) {
     case KeyKind::path_list: forms = "a list of paths such as [a, b]"; break;
     case KeyKind::text_map: forms = "a map such as { name: value }"; break;
   }
-  if (!rule.zero_word.empty()) forms += fmt::format(", or {}", rule.zero_word);
+  if (!rule.zero_word.empty()) forms += fmt::format(", or {} (0)", rule.zero_word);
   return forms;
 }
 

@@ -4,6 +4,11 @@
 #include <optional>
 
 namespace turbo::sched {
+namespace {
+
+constexpr int32_t kMostRise = 256;
+
+}  // namespace
 
 void ClientShares::join(uint64_t client) {
   std::optional<uint64_t> least;
@@ -55,9 +60,10 @@ Sequence* WaitingQueue::best(const ClientShares& shares) const {
 void WaitingQueue::take(const Sequence* sequence) {
   remove(sequence);
   for (Sequence* other : waiting_) {
-    if (++other->passed_over < kAdmissionsPerLevel) continue;
+    if (++other->passed_over < kAdmissionsPerRise) continue;
     other->passed_over = 0;
-    ++other->priority;
+    other->priority += other->next_rise;
+    other->next_rise = std::min(2 * other->next_rise, kMostRise);
   }
 }
 

@@ -30,9 +30,10 @@ class ClientShares {
 
 class WaitingQueue {
  public:
-  /// A waiting request's priority rises by one each time this many others went before it, and stays so: what waited
-  /// its way to the front is not sent back by the next of higher priority.
-  static constexpr uint32_t kAdmissionsPerLevel = 32;
+  /// A waiting request's priority rises each time this many others went before it: by one, then by two, four and so on, so
+  /// that no distance between priorities keeps it waiting for long. It stays so: what waited its way to the front is not
+  /// sent back by the next of higher priority.
+  static constexpr uint32_t kAdmissionsPerRise = 16;
 
   void push(Sequence* sequence) { waiting_.push_back(sequence); }
   bool remove(const Sequence* sequence);

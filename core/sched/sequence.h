@@ -23,6 +23,7 @@ struct Sequence {
   bool generates = true;           // false: prompt only (scoring, max_tokens 0)
   bool scores_prompt = false;      // every prompt row gives logits
   uint32_t n_draft = 0;            // draft nodes to verify in the next step
+  int32_t next_rise = 1;           // of its priority, see WaitingQueue
   uint32_t passed_over = 0;        // admissions (waiting) or steps (running) that served others instead
   bool preempted = false;          // waits with work already done
   bool shares = true;              // takes blocks from the prefix cache and leaves its own there

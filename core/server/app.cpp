@@ -26,6 +26,7 @@ struct App::Route {
   std::variant<void (App::*)(Call&), Outcome (App::*)(const Work&)> handler;  // at once, or on a worker
   bool open = false;       // needs no key
   bool while_loading = false;
+  bool while_draining = false;  // of POST routes; GET ones always answer
 };
 
 const std::vector<App::Route>& App::routes() {
@@ -47,11 +48,11 @@ const std::vector<App::Route>& App::routes() {
       {"/tokenize", P::none, "POST", "tokenize", &App::tokenize},
       {"/detokenize", P::none, "POST", "detokenize", &App::detokenize},
       {"/apply-template", P::none, "POST", "apply_template", &App::apply_template},
-      {"/cancel", P::optional, "POST", "cancel", &App::cancel},
+      {"/cancel", P::optional, "POST", "cancel", &App::cancel, false, false, true},
       {"/metrics", P::none, "GET", "metrics", &App::metrics},
       {"/props", P::none, "GET", "props", &App::props},
       {"/slots", P::none, "GET", "slots", &App::slots},
-      {"/abort_request", P::none, "POST", "cancel", &App::abort_request},
+      {"/abort_request", P::none, "POST", "cancel", &App::abort_request, false, false, true},
       {"/flush_cache", P::none, "POST", "flush_cache", &App::flush_cache},
       {"/prefix/save", P::none, "POST", "prefix", &App::save_prefix},
       {"/prefix/restore", P::none, "POST", "prefix", &App::restore_prefix},
@@ -135,7 +136,7 @@ void App::dispatch(const std::shared_ptr<Exchange>& exchange) {
   if (!call.backend && !route->while_loading) return respond(exchange, ApiError::loading());
   if (std::string_view(route->method) == "POST") {
     if (const Status failure = call.backend->failure(); !failure.is_ok()) return respond(exchange, ApiError::unavailable(failure));
-    if (draining_) return respond(exchange, ApiError::draining());
+    if (draining_ && !route->while_draining) return respond(exchange, ApiError::draining());
     if (const std::string* encoding = request.header("content-encoding"); encoding && *encoding != "identity")
       return respond(exchange, ApiError{415, "unsupported_encoding", "compressed bodies are not supported", {}, {}});
     if (const std::string* type = request.header("content-type")) {

@@ -29,6 +29,8 @@ class Backend {
   /// As engine::Engine::submit and cancel. The listener is held until its on_finish has returned.
   virtual Result<uint64_t> submit(engine::Request request, std::shared_ptr<engine::Listener> listener) = 0;
   virtual void cancel(uint64_t id) = 0;
+  /// Nothing more is wanted of it.
+  virtual void finish(uint64_t id) = 0;
   /// Refuse new requests, wait for the others, then cancel them; true when all finished by themselves.
   virtual bool drain(uint64_t timeout_ms) = 0;
 

@@ -1,4 +1,6 @@
 // Routes that look at live requests and at the prefix cache. On workers: they wait for the engine between two steps.
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 
 #include "server/app.h"
@@ -22,16 +24,18 @@ bool is_file_name(const std::string& name) {
   });
 }
 
-// What went wrong with a file is the caller's to know; where it lies is not.
-ApiError file_error(const Status& status) {
+// What went wrong with a file is the caller's to know; where it lies and what the system said is the operator's.
+ApiError file_error(const Status& status, const char* no_space) {
+  spdlog::warn("saved prefix: {}{}{}", status.message(), status.hint().empty() ? "" : "; ", status.hint());
   switch (status.code()) {
     case Code::not_found: return ApiError::not_found("there is no such prefix: not in the cache, or no such file");
-    case Code::corrupt_input: return ApiError{400, "invalid_file", "the file is damaged: save it again", "filename", {}};
+    case Code::corrupt_input:
+    case Code::invalid_argument: return ApiError{400, "invalid_file", "the file is damaged or no saved prefix: save it again", "filename", {}};
     case Code::unsupported:
       return ApiError{400, "invalid_file", "the file was saved with another model, KV codec or numeric setting", "filename", {}};
-    case Code::resource_exhausted: return ApiError{507, "no_space", "no room: free disk space, or wait for running requests", {}, {}, false};
+    case Code::resource_exhausted: return ApiError{507, "no_space", no_space, {}, {}, false};
     case Code::cancelled: return ApiError::draining();
-    default: return ApiError::internal("the file could not be read or written");
+    default: return ApiError{500, "file_error", "the file could not be read or written: the server's log says why", "filename", {}, false};
   }
 }
 
@@ -52,10 +56,16 @@ Checked<std::vector<int32_t>> prompt_of(const Json& body, const Backend& backend
   }
   const Json* prompt = find_field(body, "prompt");
   if (!prompt) return ApiError::missing("prompt");
-  if (prompt->is_array()) return read_token_ids(*prompt, "prompt", backend.vocab_size());
+  if (prompt->is_array()) {
+    // Nothing longer than the window can be in the cache.
+    if (prompt->size() > backend.context()) return context_exceeded(prompt->size(), backend.context());
+    return read_token_ids(*prompt, "prompt", backend.vocab_size());
+  }
   const auto tokenizer = backend.tokenizer();
   if (!tokenizer) return ApiError::not_supported("tokenizing with this model");
-  return (*tokenizer)->encode(prompt->get_ref<const std::string&>(), {.parse_special = true, .add_special = true});
+  const std::string& text = prompt->get_ref<const std::string&>();
+  if (const size_t least = (*tokenizer)->least_tokens(text); least > backend.context()) return context_exceeded(least, backend.context());
+  return (*tokenizer)->encode(text, {.parse_special = true, .add_special = true, .stop = &gone});
 }
 
 }  // namespace
@@ -101,6 +111,7 @@ App::Outcome App::flush_cache(const Work& work) {
 
 Checked<std::filesystem::path> App::prefix_file(const Work& work) const {
   if (profile_.server.prefix_dir.empty()) return disabled("server.prefix_dir");
+  if (!profile_.engine.prefix_cache) return disabled("engine.prefix_cache");
   if (auto error = check_fields(work.body, save_fields())) return std::move(*error);
   const std::string name = get_string(work.body, "filename");
   if (!is_file_name(name)) return ApiError::out_of_range("filename", "a plain name of letters, digits, '.', '_' and '-', not starting with '.'");
@@ -114,7 +125,7 @@ App::Outcome App::save_prefix(const Work& work) {
   if (auto* error = std::get_if<ApiError>(&prompt)) return std::move(*error);
   const auto saved = work.backend.save_prefix(std::get<std::vector<int32_t>>(prompt), get_string(work.body, "cache_salt"),
                                               std::get<std::filesystem::path>(file));
-  if (!saved) return file_error(saved.status());
+  if (!saved) return file_error(saved.status(), "no room: free disk space");
   return to_text(Json{{"filename", get_string(work.body, "filename")}, {"n_saved", *saved}});
 }
 
@@ -122,7 +133,7 @@ App::Outcome App::restore_prefix(const Work& work) {
   auto file = prefix_file(work);
   if (auto* error = std::get_if<ApiError>(&file)) return std::move(*error);
   const auto restored = work.backend.restore_prefix(get_string(work.body, "cache_salt"), std::get<std::filesystem::path>(file));
-  if (!restored) return file_error(restored.status());
+  if (!restored) return file_error(restored.status(), "the KV pool has no room for this prefix: wait for running requests, or raise kv.pool_tokens");
   return to_text(Json{{"filename", get_string(work.body, "filename")}, {"n_restored", *restored}});
 }
 

@@ -240,7 +240,8 @@ std::optional<int64_t> as_integer(const Json& value) {
   if (value.is_number_integer()) return value.get<int64_t>();
   if (!value.is_number_float()) return std::nullopt;
   const double x = value.get<double>();
-  if (x != std::floor(x) || x < -9223372036854775808.0 || x >= 9223372036854775808.0) return std::nullopt;
+  // Beyond 2^53 a float no longer says which integer was written.
+  if (x != std::floor(x) || std::abs(x) > 9007199254740992.0) return std::nullopt;
   return static_cast<int64_t>(x);
 }
 

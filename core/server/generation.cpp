@@ -104,7 +104,7 @@ void Generation::start() {
   exchange_->on_gone([self = shared_from_this()] {
     self->over_ = true;
     self->cancel_all();
-    log_request(spdlog::level::info, self->exchange_->request().id, "the client left, {} cancelled", self->plan_.answer.id);
+    log_request(spdlog::level::info, self->exchange_->request().id, "the client left or read too slowly, {} cancelled", self->plan_.answer.id);
   });
   for (uint32_t i = 0; i < plan_.parts.size(); ++i) {
     const Result<uint64_t> id = context_.backend->submit(std::move(plan_.parts[i].request), std::make_shared<Port>(shared_from_this(), i));
@@ -171,7 +171,7 @@ void Generation::handle(Mail& mail) {
     case Mail::Kind::tokens:
       if (choice.stopped()) break;
       for (const engine::Token& token : mail.tokens) choice.push(token);
-      if (choice.stopped()) context_.backend->cancel(ids_[mail.choice]);
+      if (choice.stopped()) context_.backend->finish(ids_[mail.choice]);
       break;
     case Mail::Kind::finish: {
       const engine::Finish& finish = *mail.finish;

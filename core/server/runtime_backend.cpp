@@ -15,6 +15,7 @@ class RuntimeBackend : public Backend {
     return runtime_->engine().submit(std::move(request), std::move(listener));
   }
   void cancel(uint64_t id) override { runtime_->engine().cancel(id); }
+  void finish(uint64_t id) override { runtime_->engine().finish(id); }
   bool drain(uint64_t timeout_ms) override { return runtime_->engine().drain(timeout_ms); }
 
   Status failure() const override { return runtime_->engine().failure(); }

@@ -1,12 +1,17 @@
 #include "server/server.h"
 
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <cstring>
+#include <filesystem>
 #include <thread>
 
 #include "server/app.h"
+#include "server/descriptors.h"
 #include "server/transport.h"
 
 namespace turbo::server {
@@ -23,9 +28,21 @@ TransportLimits transport_limits(const profile::Profile::Server& server) {
   limits.header_count = static_cast<uint32_t>(server.header_limit_count);
   limits.request_line_bytes = server.request_line_limit_bytes;
   limits.idle_timeout_ms = server.idle_timeout_ms;
-  limits.max_connections = static_cast<uint32_t>(server.max_connections);
+  limits.max_connections = affordable_connections(static_cast<uint32_t>(server.max_connections));
   limits.threads = std::clamp(std::thread::hardware_concurrency() / 4, 2u, 4u);
   return limits;
+}
+
+// Found wrong at start, not by the first client that saves.
+Status check_prefix_dir(const std::filesystem::path& folder) {
+  if (folder.empty()) return Status::ok();
+  std::error_code ec;
+  if (!std::filesystem::is_directory(folder, ec))
+    return error(Code::invalid_argument, "server.prefix_dir: '{}' is not a folder", folder.string()).with_hint("create it, or name another one");
+  if (::access(folder.c_str(), R_OK | W_OK | X_OK) != 0)
+    return error(Code::invalid_argument, "server.prefix_dir: '{}': {}", folder.string(), std::strerror(errno))
+        .with_hint("let this user read and write there, or name another folder");
+  return Status::ok();
 }
 
 }  // namespace
@@ -41,6 +58,7 @@ Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 Result<std::unique_ptr<Server>> Server::start(const profile::Profile& profile) {
   const profile::Profile::Server& settings = profile.server;
+  TURBO_RETURN_IF_ERROR(check_prefix_dir(settings.prefix_dir));
   auto impl = std::make_unique<Impl>(profile);
   // Connections that come before the rules are set wait for the gate.
   auto gate = std::make_shared<std::mutex>();

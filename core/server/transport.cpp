@@ -44,7 +44,7 @@ Status Transport::Impl::bind(const std::string& host, uint16_t wanted) {
   if (!ec) acceptor.bind(endpoint, ec);
   if (!ec) acceptor.listen(asio::socket_base::max_listen_connections, ec);
   if (ec)
-    return error(Code::invalid_argument, "cannot listen on {}:{}: {}", host, wanted, ec.message())
+    return error(Code::resource_exhausted, "cannot listen on {}:{}: {}", host, wanted, ec.message())
         .with_hint(listen_hint(ec, wanted));
   const tcp::endpoint bound = acceptor.local_endpoint(ec);
   port = bound.port();
@@ -57,10 +57,12 @@ void Transport::Impl::accept() {
   acceptor.async_accept(asio::make_strand(io), [this](error_code ec, tcp::socket socket) {
     if (ec == asio::error::operation_aborted) return;
     if (ec) {  // out of descriptors, most likely: wait for some to be freed
+      if (!std::exchange(refusing, true)) spdlog::warn("connections cannot be accepted: {} (is the limit of open files too small?)", ec.message());
       retry.expires_after(std::chrono::milliseconds(100));
       retry.async_wait([this](error_code stopped) { if (!stopped) accept(); });
       return;
     }
+    refusing = false;
     std::shared_ptr<Connection> connection;
     {
       std::lock_guard lock(mutex);

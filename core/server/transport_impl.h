@@ -55,6 +55,7 @@ struct Transport::Impl : std::enable_shared_from_this<Transport::Impl> {
   // After what connections use in their destructors: the context destroys those that are left.
   boost::asio::io_context io;
   boost::asio::ip::tcp::acceptor acceptor;
+  bool refusing = false;  // accepting fails; only the one pending accept touches it
   boost::asio::steady_timer retry;
   std::vector<std::thread> threads;
 };

@@ -259,6 +259,21 @@ TEST(Engine, ShutdownCancelsWhatRuns) {
   EXPECT_EQ(collector->n_finished(), 1);
 }
 
+TEST(Engine, WhatItsListenerFinishesIsStoppedAndNotCancelled) {
+  FakeModel model(64, 8);
+  model.pack.slow_run_us = 500;
+  auto engine = std::move(Engine::start(model.parts(), limits())).value();
+  auto collector = std::make_shared<Collector>();
+  const auto id = engine->submit(greedy_request({1}, 900), collector);
+  ASSERT_TRUE(id);
+  ASSERT_TRUE(collector->wait_for_tokens(3));
+  EXPECT_TRUE(engine->finish(*id));
+  EXPECT_EQ(collector->wait().reason, FinishReason::stop);
+  EXPECT_EQ(engine->metrics().cancelled.Value(), 0);
+  EXPECT_TRUE(engine->drain(1000));
+  EXPECT_EQ(engine->snapshot().kv_blocks_used, 0u);
+}
+
 TEST(Engine, TimeIsCountedByWhatItWentTo) {
   FakeModel model(64, 8);
   model.pack.slow_run_us = 2000;

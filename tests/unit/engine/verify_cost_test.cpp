@@ -64,21 +64,23 @@ TEST(VerifyCost, DraftsFollowThePrice) {
     drafter.mode = 1;
     model.drafter = scripted_api();
     model.drafter_self = &drafter;
-    (dear ? model.pack.row_us : model.pack.slow_run_us) = 400;
+    (dear ? model.pack.row_us : model.pack.slow_run_us) = 2000;  // far above what the host's own work takes
     EngineParts parts = model.parts();
     parts.adaptive_drafts = true;
     auto engine = std::move(Engine::start(parts, limits(1000))).value();
     const std::vector<int32_t> prompt{1, 2, 3, 4, 5};
     auto collector = std::make_shared<Collector>();
-    ASSERT_TRUE(engine->submit(greedy_request(prompt, 300), collector));
+    ASSERT_TRUE(engine->submit(greedy_request(prompt, 120), collector));
     const Finish finish = collector->wait();
-    ASSERT_EQ(collector->ids(), expected_tokens(prompt, 300));
+    ASSERT_EQ(collector->ids(), expected_tokens(prompt, 120));
     drafted[dear] = finish.speculation.drafted;
     emitted[dear] = finish.speculation.emitted;
     rounds[dear] = finish.speculation.rounds;
   }
-  EXPECT_GT(static_cast<double>(drafted[0]) / static_cast<double>(rounds[0]), 5) << "free rows are used";
-  EXPECT_LT(static_cast<double>(drafted[1]) / static_cast<double>(rounds[1]), 0.5) << "dear rows are not";
+  const double freely = static_cast<double>(drafted[0]) / static_cast<double>(rounds[0]);
+  const double sparingly = static_cast<double>(drafted[1]) / static_cast<double>(rounds[1]);
+  EXPECT_GT(freely, 4);
+  EXPECT_LT(sparingly, 1);
   EXPECT_GT(static_cast<double>(emitted[0]) / static_cast<double>(rounds[0]), 2);
 }
 

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <csignal>
 
@@ -81,8 +83,7 @@ TEST(PrefixFile, AnyChangedByteAndAnyOtherLengthIsRefused) {
     bad[at] = static_cast<char>(bad[at] ^ (1 << at % 8));
     const Status status = attempt(bad);
     ASSERT_FALSE(status.is_ok()) << "byte " << at;
-    ASSERT_TRUE(status.code() == Code::corrupt_input || status.code() == Code::unsupported || status.code() == Code::resource_exhausted)
-        << status.message();
+    ASSERT_TRUE(status.code() == Code::corrupt_input || status.code() == Code::unsupported) << status.message();
   }
   for (size_t size = 0; size < good.size(); size += 13) ASSERT_EQ(attempt(good.substr(0, size)).code(), Code::corrupt_input) << size;
   ASSERT_EQ(attempt(good + "x").code(), Code::corrupt_input);
@@ -94,12 +95,47 @@ TEST(PrefixFile, SizesThatWrapAreRefusedBeforeAnythingIsAllocated) {
   for (const uint32_t n : {0xffffffffu, 0x80000000u, 101u}) {
     PrefixHeader bad = header(n, 1);
     std::ofstream(path, std::ios::binary | std::ios::trunc).write(reinterpret_cast<const char*>(&bad), sizeof bad);
-    EXPECT_EQ(load(path, header(0, 1)).code(), Code::resource_exhausted) << n;
+    EXPECT_EQ(load(path, header(0, 1)).code(), Code::corrupt_input) << n;
   }
   PrefixHeader bad = header(2, 1);
   bad.block_bytes = uint64_t{1} << 63;
   std::ofstream(path, std::ios::binary | std::ios::trunc).write(reinterpret_cast<const char*>(&bad), sizeof bad);
   EXPECT_EQ(load(path, header(0, 1)).code(), Code::corrupt_input);
+}
+
+TEST(PrefixFile, AGoodFileLargerThanThePoolIsNamedAsSuch) {
+  TempDir folder;
+  ASSERT_TRUE(save(folder.path() / "p.kv", 3, 1));
+  EXPECT_TRUE(load(folder.path() / "p.kv", header(0, 1), 3));
+  EXPECT_EQ(load(folder.path() / "p.kv", header(0, 1), 2).code(), Code::resource_exhausted);
+}
+
+TEST(PrefixFile, WhatAKilledWriterLeftIsRemovedAndALivingOneIsNot) {
+  TempDir folder;
+  const auto path = folder.path() / "p.kv";
+  const pid_t child = ::fork();
+  if (child == 0) {
+    auto writer = PrefixWriter::create(path, header(3, 0), tokens(3));
+    ::_exit(writer && writer->add_block(block(0, 96)) && files_in(folder.path()) == 1 ? 0 : 1);
+  }
+  int status = 1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_EQ(status, 0);
+  ASSERT_EQ(files_in(folder.path()), 1u) << "left by the killed writer";
+  EXPECT_EQ(std::filesystem::directory_iterator(folder.path())->path().filename().string().front(), '.');
+  auto living = PrefixWriter::create(path, header(1, 0), tokens(1));
+  ASSERT_TRUE(living);
+  ASSERT_EQ(files_in(folder.path()), 1u) << "the old one is gone";
+  ASSERT_TRUE(save(folder.path() / "q.kv", 1, 0));
+  EXPECT_EQ(files_in(folder.path()), 2u);
+  ASSERT_TRUE(living->add_block(block(0, 96)));
+  ASSERT_TRUE(living->commit());
+  EXPECT_TRUE(load(path, header(0, 0)));
+}
+
+TEST(PrefixFile, AMissingFolderIsNoMissingPrefix) {
+  TempDir folder;
+  EXPECT_EQ(save(folder.path() / "no" / "p.kv", 1, 0).code(), Code::internal);
 }
 
 TEST(PrefixFile, AnotherModelOrCodecIsNamedAsSuch) {

@@ -35,8 +35,9 @@ void check_plan(const StepPlan& plan, const Budget& budget) {
     ASSERT_LE(group.n_tokens, std::min(sequence.pending(), budget.prefill_chunk));
     ASSERT_EQ(group.last, group.n_tokens == sequence.pending());
     ASSERT_TRUE(group.n_draft == 0 || (group.n_draft == sequence.n_draft && sequence.decoding())) << "a draft is whole or absent";
-    if (budget.stay_in_block)
+    if (budget.stay_in_block) {
       ASSERT_EQ(group.first / kv::kBlock, (group.first + group.n_tokens + group.n_draft - 1) / kv::kBlock);
+    }
     rows += group.n_tokens + group.n_draft;
     // Rows that will give logits: scored prompt rows, then the last row and its draft.
     const bool scores = sequence.scores_prompt && group.first < sequence.n_prompt;

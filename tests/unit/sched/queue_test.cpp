@@ -54,13 +54,13 @@ TEST(WaitingQueue, NobodyWaitsForEverBehindHigherPriority) {
   ClientShares shares;
   queue.push(&low);
   std::vector<std::unique_ptr<Sequence>> urgent;
-  for (uint64_t i = 1; i <= 4 * WaitingQueue::kAdmissionsPerLevel; ++i) {
-    urgent.push_back(std::make_unique<Sequence>(waiting_one(i, 3)));
+  for (uint64_t i = 1; i <= 9 * WaitingQueue::kAdmissionsPerRise; ++i) {
+    urgent.push_back(std::make_unique<Sequence>(waiting_one(i, 200)));
     queue.push(urgent.back().get());
     Sequence* best = queue.best(shares);
     queue.take(best);
     if (best == &low) {
-      EXPECT_GE(i, 3 * WaitingQueue::kAdmissionsPerLevel);
+      EXPECT_GE(i, 8 * WaitingQueue::kAdmissionsPerRise) << "1 + 2 + 4 ... reach 200 with the eighth rise";
       return;
     }
   }

@@ -1,5 +1,8 @@
 // /slots, /flush_cache, /prefix: what they show, and that they are off unless the profile says otherwise.
+#include <fstream>
+
 #include "client.h"
+#include "support/temp_dir.h"
 
 namespace turbo::server::testing {
 
@@ -67,14 +70,15 @@ TEST_F(CacheRoutes, FlushingIsRefusedWhileRequestsRun) {
 }
 
 TEST_F(CacheRoutes, PrefixFilesStayInTheirFolder) {
-  profile.server.prefix_dir = "/var/prefixes";
+  const turbo::testing::TempDir folder;
+  profile.server.prefix_dir = folder.path();
   restart();
   EXPECT_EQ(post("/prefix/save", {{"filename", "a-1.kv"}, {"prompt", "hello"}, {"cache_salt", "s"}}).json(),
             (Json{{"filename", "a-1.kv"}, {"n_saved", 64}}));
   EXPECT_EQ(post("/prefix/save", {{"filename", "b"}, {"prompt", {1, 2, 3}}}).status, 200);
   EXPECT_EQ(post("/prefix/restore", {{"filename", "a-1.kv"}}).json(), (Json{{"filename", "a-1.kv"}, {"n_restored", 64}}));
-  EXPECT_EQ(backend->prefix_calls, (std::vector<std::string>{"save 5 's' /var/prefixes/a-1.kv", "save 3 '' /var/prefixes/b",
-                                                             "restore '' /var/prefixes/a-1.kv"}));
+  EXPECT_EQ(backend->prefix_calls, (std::vector<std::string>{"save 5 's' " + (folder.path() / "a-1.kv").string(), "save 3 '' " + (folder.path() / "b").string(),
+                                                             "restore '' " + (folder.path() / "a-1.kv").string()}));
   for (const char* name : {"../a", "a/b", ".hidden", "", "a b", "a\nb", "\xc3\xa9"}) {
     const Reply reply = post("/prefix/save", {{"filename", name}, {"prompt", "x"}});
     EXPECT_EQ(reply.status, 400) << name;
@@ -86,15 +90,57 @@ TEST_F(CacheRoutes, PrefixFilesStayInTheirFolder) {
 }
 
 TEST_F(CacheRoutes, FileFaultsNameNoPath) {
-  profile.server.prefix_dir = "/var/prefixes";
+  const turbo::testing::TempDir folder;
+  profile.server.prefix_dir = folder.path();
   restart();
   const std::pair<Code, int> cases[] = {{Code::not_found, 404}, {Code::corrupt_input, 400}, {Code::unsupported, 400},
-                                        {Code::resource_exhausted, 507}, {Code::internal, 500}, {Code::cancelled, 503}};
+                                        {Code::resource_exhausted, 507}, {Code::internal, 500}, {Code::cancelled, 503},
+                                        {Code::invalid_argument, 400}};
   for (const auto& [code, status] : cases) {
     backend->prefix_answer = Status(code, "/var/prefixes/a: what went wrong");
     const Reply reply = post("/prefix/restore", {{"filename", "a"}});
     EXPECT_EQ(reply.status, status);
     EXPECT_EQ(reply.body.find("/var"), std::string::npos) << reply.body;
+    if (status == 500) {
+      EXPECT_EQ(reply.headers.at("x-should-retry"), "false");
+    }
+  }
+}
+
+// What is longer than the window cannot be in the cache; so it is refused before it is tokenized.
+TEST_F(CacheRoutes, APromptBeyondTheWindowIsRefused) {
+  const turbo::testing::TempDir folder;
+  profile.server.prefix_dir = folder.path();
+  restart();
+  EXPECT_EQ(post("/prefix/save", {{"filename", "a"}, {"prompt", std::string(1 << 20, 'a')}}).status, 400);
+  EXPECT_EQ(post("/prefix/save", {{"filename", "a"}, {"prompt", std::vector<int>(3000, 1)}}).status, 400);
+  EXPECT_TRUE(backend->prefix_calls.empty());
+}
+
+TEST_F(CacheRoutes, PrefixFilesNeedThePrefixCache) {
+  const turbo::testing::TempDir folder;
+  profile.server.prefix_dir = folder.path();
+  profile.engine.prefix_cache = false;
+  restart();
+  for (const char* path : {"/prefix/save", "/prefix/restore"}) {
+    const Reply reply = post(path, {{"filename", "a"}, {"prompt", "x"}});
+    EXPECT_EQ(reply.status, 403);
+    EXPECT_NE(reply.body.find("engine.prefix_cache"), std::string::npos);
+  }
+}
+
+TEST(PrefixFolder, IsCheckedAtStart) {
+  const turbo::testing::TempDir folder;
+  std::ofstream(folder.path() / "file") << "x";
+  for (const auto& wrong : {folder.path() / "missing", folder.path() / "file"}) {
+    profile::Profile profile;
+    profile.server.port = 0;
+    profile.server.prefix_dir = wrong;
+    const auto refused = Server::start(profile);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.status().code(), Code::invalid_argument);
+    EXPECT_NE(refused.status().message().find("server.prefix_dir"), std::string::npos);
+    EXPECT_FALSE(refused.status().hint().empty());
   }
 }
 

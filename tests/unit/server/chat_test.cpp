@@ -150,6 +150,7 @@ TEST_F(Chat, StopStrings) {
   say("x é y");
   body["stop"] = "é";
   EXPECT_EQ(both(body)["choices"][0]["message"]["content"], "x ");
+  EXPECT_EQ(backend->n_cancelled, 0u) << "an answer that met its stop string was not cancelled";
 }
 
 TEST_F(Chat, LengthAndBudget) {

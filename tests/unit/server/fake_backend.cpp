@@ -106,6 +106,12 @@ void FakeBackend::cancel(uint64_t id) {
   changed_.notify_all();
 }
 
+void FakeBackend::finish(uint64_t id) {
+  std::lock_guard lock(mutex_);
+  if (const auto found = live_.find(id); found != live_.end()) found->second->finished = true;
+  changed_.notify_all();
+}
+
 bool FakeBackend::drain(uint64_t timeout_ms) {
   std::unique_lock lock(mutex_);
   draining_ = true;
@@ -128,6 +134,7 @@ void FakeBackend::finish(Live& live, engine::FinishReason reason) {
 // One step of one request; true when it ended.
 bool FakeBackend::step(Live& live) {
   using engine::FinishReason;
+  if (live.finished) return finish(live, FinishReason::stop), true;
   if (live.cancelled) {
     ++n_cancelled;
     return finish(live, FinishReason::cancelled), true;

@@ -49,6 +49,7 @@ class FakeBackend : public Backend {
 
   Result<uint64_t> submit(engine::Request request, std::shared_ptr<engine::Listener> listener) override;
   void cancel(uint64_t id) override;
+  void finish(uint64_t id) override;
   bool drain(uint64_t timeout_ms) override;
   Result<std::vector<engine::RequestInfo>> requests(bool with_prompts) override;
   Result<uint32_t> flush_prefix_cache() override { return 3u; }
@@ -86,7 +87,7 @@ class FakeBackend : public Backend {
     size_t at = 0;
     uint32_t n_out = 0;
     bool admitted = false;
-    std::atomic<bool> cancelled{false};
+    std::atomic<bool> cancelled{false}, finished{false};
     std::chrono::steady_clock::time_point begun;
   };
   void loop();

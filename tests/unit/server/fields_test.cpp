@@ -138,7 +138,10 @@ INSTANTIATE_TEST_SUITE_P(Fields, Table, ::testing::Range(0, 5));
 
 TEST(Fields, IntegralFloatsAreIntegers) {
   EXPECT_EQ(as_integer(Json(5.0)), 5);
-  EXPECT_EQ(as_integer(Json(-9223372036854775808.0)), INT64_MIN);
+  EXPECT_EQ(as_integer(Json(-9007199254740992.0)), -9007199254740992);
+  EXPECT_FALSE(as_integer(Json(-9223372036854775808.0))) << "which integer was written is lost";
+  EXPECT_FALSE(as_integer(Json::parse("-9223372036854775809")));
+  EXPECT_EQ(as_integer(Json::parse("-9223372036854775808")), INT64_MIN);
   EXPECT_FALSE(as_integer(Json(9223372036854775808.0)));
   EXPECT_FALSE(as_integer(Json("5")));
 }

@@ -22,7 +22,10 @@ class LongWork : public ServerTest {
       open_changed.wait(lock, [&] { return open; });
     };
   }
-  void TearDown() override { open_gate(); }
+  void TearDown() override {
+    open_gate();
+    server.reset();  // its workers call what belongs to this class
+  }
   void open_gate() {
     std::lock_guard lock(mutex);
     open = true;
