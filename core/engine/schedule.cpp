@@ -78,11 +78,11 @@ void Engine::Impl::adopt_late() {
 // Failure leaves the cost unknown; live steps teach it then.
 void Engine::Impl::learn_step_cost() {
   constexpr std::array<uint32_t, 8> kRows{1, 2, 3, 4, 6, 8, 12, 16};
-  const auto costs = engine::measure_verify_cost(parts, *runner, budget, kRows, 0, 2);
+  const auto costs = engine::measure_verify_cost(parts, *runner, budget, kRows, 0, 3);
   if (!costs) return spdlog::warn("the price of verifying drafts was not measured: {}", costs.status().message());
   step_cost = spec::StepCost(*costs);
   std::string shown;
-  for (const spec::RowCost& cost : *costs) shown += fmt::format(" {}:{:.2f}", cost.rows, cost.seconds / costs->front().seconds);
+  for (const spec::RowCost& cost : *costs) shown += fmt::format(" {}:{:.2f}", cost.rows, cost.best / costs->front().best);
   spdlog::info("price of a step by its rows, relative to one row:{}", shown);
 }
 

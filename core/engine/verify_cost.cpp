@@ -83,8 +83,8 @@ Result<std::vector<spec::RowCost>> measure_verify_cost(const EngineParts& parts,
       TURBO_RETURN_IF_ERROR(subject.verify(n));
       if (i > 0) times.push_back(seconds(now_ns() - begin));
     }
-    std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2), times.end());
-    costs.push_back({n, times[times.size() / 2]});
+    std::sort(times.begin(), times.end());
+    costs.push_back({n, times[times.size() / 2], times.front()});
   }
   return costs;
 }

@@ -10,7 +10,7 @@
 
 namespace turbo::engine {
 
-/// Median seconds of `reps` steps for each row count of one sequence (root included), after `depth` cached positions
+/// Median and best seconds of `reps` steps for each row count of one sequence (root included), after `depth` cached positions
 /// and a warm-up. Row counts that a step or a KV block cannot hold are left out. The blocks are given back.
 /// resource_exhausted: the pool is too full.
 Result<std::vector<spec::RowCost>> measure_verify_cost(const EngineParts& parts, StepRunner& runner, const sched::Budget& budget,

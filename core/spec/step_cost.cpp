@@ -6,14 +6,19 @@ namespace turbo::spec {
 
 void StepCost::record(uint32_t rows, double seconds) {
   if (rows == 0 || rows > kMostRows || !(seconds > 0)) return;
-  const auto [at, fresh] = seconds_.try_emplace(rows, seconds);
-  if (!fresh) at->second += kWeightOfNewest * (seconds - at->second);
+  if (shape_.empty()) {
+    shape_[rows] = seconds;
+    return;
+  }
+  const double ratio = std::clamp(seconds / of(rows), 0.5, 2.0);  // one hiccup says little
+  level_ *= 1 + kLevelWeight * (ratio - 1);
+  shape_.try_emplace(rows, shape(rows)).first->second *= 1 + kShapeWeight * (ratio - 1);
 }
 
-double StepCost::of(uint32_t rows) const {
-  if (seconds_.empty() || rows == 0) return 0;
+double StepCost::shape(uint32_t rows) const {
+  if (shape_.empty() || rows == 0) return 0;
   double before_rows = 0, before = 0, slope = 0, most = 0;
-  for (const auto& [known_rows, known] : seconds_) {
+  for (const auto& [known_rows, known] : shape_) {
     const double here = std::max(known, most);
     if (known_rows >= rows) {
       if (before_rows == 0) return here;

@@ -316,7 +316,7 @@ class Tools(unittest.TestCase):
             self.assertEqual([step["rows"] for step in verify["steps"]], [1, 2, 4])
             self.assertEqual(verify["steps"][0]["relative"], 1)
             self.assertTrue(all(step["ms"] > 0 for step in verify["steps"]))
-        shown = turbo("bench", *options).stdout
+        shown = turbo("bench", *options).stdout.decode()
         self.assertRegex(shown, r"machine: [0-9.]+ GB/s read by")
         self.assertRegex(shown, r"tg4 .*MB/token, [0-9.]+ GB/s \([0-9]+ % of")
         self.assertRegex(shown, r"verify@d70 +1 row .*4 rows [0-9.]+ ms \([0-9.]+x\)")

@@ -106,7 +106,7 @@ TEST(DrafterRules, NetworksNeedWeights) {
 TEST(DrafterRules, DraftTokensCountTheRoot) {
   for (const char* bad : {"1", "65", "-1"})
     EXPECT_SAYS(parse(std::string("drafter: { name: phantom, draft_tokens: ") + bad + " }\n"),
-                "drafter.draft_tokens: expected a whole number from 2 to 64, or auto but found")
+                "drafter.draft_tokens: expected a whole number from 2 to 64, or auto (0) but found")
         << bad;
   EXPECT_EQ(parse("drafter: { name: phantom, draft_tokens: 64 }\n")->drafter.draft_tokens, 64);
   EXPECT_EQ(parse("drafter: { name: phantom, draft_tokens: auto }\n")->drafter.draft_tokens, 0);

@@ -8,8 +8,8 @@
 namespace turbo::spec {
 namespace {
 
-StepCost flat() { return StepCost(std::vector<RowCost>{{1, 1.0}, {16, 1.0}}); }
-StepCost linear() { return StepCost(std::vector<RowCost>{{1, 1.0}, {2, 2.0}, {4, 4.0}}); }
+StepCost flat() { return StepCost(std::vector<RowCost>{{1, 1.0, 1.0}, {16, 1.0, 1.0}}); }
+StepCost linear() { return StepCost(std::vector<RowCost>{{1, 1.0, 1.0}, {2, 2.0, 2.0}, {4, 4.0, 4.0}}); }
 
 void teach(DraftLength& length, uint32_t depth, uint32_t accepted, int times) {
   for (int i = 0; i < times; ++i) length.record(depth, accepted);
@@ -18,7 +18,7 @@ void teach(DraftLength& length, uint32_t depth, uint32_t accepted, int times) {
 }  // namespace
 
 TEST(StepCost, LiesBetweenWhatWasMeasured) {
-  const StepCost cost(std::vector<RowCost>{{1, 1.0}, {4, 1.6}, {8, 4.0}});
+  const StepCost cost(std::vector<RowCost>{{1, 1.0, 1.0}, {4, 1.6, 1.6}, {8, 4.0, 4.0}});
   EXPECT_DOUBLE_EQ(cost.of(1), 1.0);
   EXPECT_DOUBLE_EQ(cost.of(2), 1.2);
   EXPECT_DOUBLE_EQ(cost.of(4), 1.6);
@@ -27,7 +27,7 @@ TEST(StepCost, LiesBetweenWhatWasMeasured) {
 }
 
 TEST(StepCost, NeverFallsWithMoreRows) {
-  const StepCost cost(std::vector<RowCost>{{1, 2.0}, {2, 1.5}, {3, 3.0}});
+  const StepCost cost(std::vector<RowCost>{{1, 2.0, 2.0}, {2, 1.5, 1.5}, {3, 3.0, 3.0}});
   EXPECT_DOUBLE_EQ(cost.of(2), 2.0);
   EXPECT_GE(cost.of(3), cost.of(2));
 }
@@ -45,6 +45,23 @@ TEST(StepCost, FollowsLiveStepsAndIgnoresPromptsAndNonsense) {
   EXPECT_NEAR(cost.of(2), 3.0, 0.01);
 }
 
+TEST(StepCost, ABusyMachineSlowsStepsOfAllSizesAlike) {
+  StepCost cost(std::vector<RowCost>{{1, 1.0, 1.0}, {4, 1.2, 1.2}, {8, 2.0, 2.0}});
+  for (int i = 0; i < 300; ++i) cost.record(4, 3.6);
+  EXPECT_NEAR(cost.of(4), 3.6, 0.01);
+  EXPECT_NEAR(cost.of(8) / cost.of(4), 2.0 / 1.2, 0.35);
+  EXPECT_NEAR(cost.of(1) / cost.of(4), 1.0 / 1.2, 0.2);
+}
+
+TEST(StepCost, TheShapeIsLearntWhereManySizesAreSeen) {
+  StepCost cost(std::vector<RowCost>{{1, 1.0, 1.0}, {4, 1.0, 1.0}});
+  for (int i = 0; i < 1000; ++i) {
+    cost.record(1, 1.0);
+    cost.record(4, 2.0);
+  }
+  EXPECT_NEAR(cost.of(4) / cost.of(1), 2.0, 0.1);
+}
+
 TEST(DraftLength, UnknownPriceAsksForAll) {
   DraftLength length;
   EXPECT_EQ(length.choose(9, StepCost(), 0, 0), 9u);
@@ -57,7 +74,7 @@ TEST(DraftLength, FreeRowsAreAllUsed) {
 
 TEST(DraftLength, StopsWhereTheNextRowCostsMoreThanItBrings) {
   // Rows 2, 3 and 4 cost a tenth, further ones as much as the first.
-  const StepCost cost(std::vector<RowCost>{{1, 1.0}, {4, 1.3}, {8, 5.3}});
+  const StepCost cost(std::vector<RowCost>{{1, 1.0, 1.0}, {4, 1.3, 1.3}, {8, 5.3, 5.3}});
   DraftLength length;
   teach(length, 7, 7, 200);
   EXPECT_EQ(length.choose(8, cost, 0, 0), 4u);
@@ -77,7 +94,7 @@ TEST(DraftLength, WrongDraftsAreGivenUpAndProbedLessAndLess) {
 }
 
 TEST(DraftLength, ComesBackWhenTheTextChanges) {
-  const StepCost cost(std::vector<RowCost>{{1, 1.0}, {4, 1.3}, {8, 2.0}});
+  const StepCost cost(std::vector<RowCost>{{1, 1.0, 1.0}, {4, 1.3, 1.3}, {8, 2.0, 2.0}});
   DraftLength length;
   teach(length, 4, 0, 100);
   int quiet = 0;
@@ -93,7 +110,7 @@ TEST(DraftLength, ComesBackWhenTheTextChanges) {
 }
 
 TEST(DraftLength, ACrowdedStepLeavesLessRoom) {
-  const StepCost cost(std::vector<RowCost>{{1, 1.0}, {4, 1.1}, {8, 2.0}, {32, 8.0}});
+  const StepCost cost(std::vector<RowCost>{{1, 1.0, 1.0}, {4, 1.1, 1.1}, {8, 2.0, 2.0}, {32, 8.0, 8.0}});
   DraftLength length;
   teach(length, 3, 2, 100);
   const uint32_t alone = length.choose(8, cost, 0, 0), crowded = length.choose(8, cost, 15, 15);
