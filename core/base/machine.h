@@ -13,5 +13,7 @@ uint64_t available_memory_bytes();
 uint64_t total_memory_bytes();
 /// Largest resident size so far. 0 = unknown.
 uint64_t peak_rss_bytes();
+/// The largest size is counted anew from here on, where the system can do that.
+void reset_peak_rss();
 
 }  // namespace turbo

@@ -1,6 +1,8 @@
 // turbo bench: prefill and decode speed at chosen sizes, as a table, JSON, CSV or a drawing.
+#include <algorithm>
 #include <fstream>
 
+#include "base/machine.h"
 #include "cli/bench_run.h"
 #include "cli/commands.h"
 #include "cli/report.h"
@@ -194,6 +196,13 @@ int run_bench(const Arguments& arguments) {
   const Result<Plan> plan = make_plan(arguments);
   if (!plan) return fail(plan.status(), arguments, kUsage);
   profile->engine.max_running = static_cast<int>(plan->most_rows);
+  // Before the model is loaded, and forgotten in the peak of memory, which is the model's.
+  Roofline roofline;
+  if (std::find(profile->tiers.begin(), profile->tiers.end(), "cpu") != profile->tiers.end()) {
+    const uint32_t threads = profile->compute.threads > 0 ? static_cast<uint32_t>(profile->compute.threads) : usable_cpus();
+    roofline = measure_roofline(threads, arguments.has("--roofline"));
+    reset_peak_rss();
+  }
   const auto runtime = load_runtime(*profile, arguments, exit_code);
   if (!runtime) return exit_code;
   if (const Status status = check_context(arguments, *plan, runtime->context()); !status.is_ok()) return fail(status, arguments, kUsage);
@@ -204,9 +213,8 @@ int run_bench(const Arguments& arguments) {
 
   const nlohmann::ordered_json& resolved = runtime->resolved().json;
   const nlohmann::ordered_json device = resolved.value("device", nlohmann::ordered_json::object());
-  Roofline roofline;
   const bool on_cpu = resolved.value("tier", "") == "cpu";
-  if (on_cpu) roofline = measure_roofline(device.value("threads", 1u), arguments.has("--roofline"));
+  if (!on_cpu) roofline = {};
   if (arguments.has("--roofline") && !arguments.style.json) {
     if (on_cpu) print_roofline(roofline);
     else fmt::print("machine: measured on the cpu tier only\n");
