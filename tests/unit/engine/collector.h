@@ -51,8 +51,14 @@ class Collector : public Listener {
     std::lock_guard lock(mutex_);
     return scores_;
   }
-  bool gap() const { return gap_; }
-  int n_finished() const { return n_finished_; }
+  bool gap() {
+    std::lock_guard lock(mutex_);
+    return gap_;
+  }
+  int n_finished() {
+    std::lock_guard lock(mutex_);
+    return n_finished_;
+  }
 
  private:
   std::mutex mutex_;
