@@ -44,7 +44,9 @@ Sha256::Value digest_of_head(const PrefixHeader& header, std::span<const int32_t
   return Sha256().add(std::as_bytes(std::span(&header, 1))).add(std::as_bytes(tokens)).finish();
 }
 
-constexpr char kUnfinished[] = ".part";
+constexpr char kUnfinished[] = ".turbo-part";
+
+constexpr int kTries = 100;
 
 // Files of writers that were killed. A living writer holds a lock on its file.
 void remove_unfinished(const std::filesystem::path& folder) {
@@ -68,17 +70,21 @@ Result<PrefixWriter> PrefixWriter::create(const std::filesystem::path& path, con
   const std::string pattern = (path.parent_path() / ("." + path.filename().string() + ".XXXXXX")).string() + kUnfinished;
   std::string temporary;
   int fd = -1;
-  while (fd < 0) {
+  for (int tries = 0; fd < 0; ++tries) {
     temporary = pattern;
     fd = ::mkostemps(temporary.data(), static_cast<int>(sizeof kUnfinished - 1), O_CLOEXEC);  // 0600: a cache tells what was said
     if (fd < 0) {
       const Status failure = file_error(path.string(), "create the file");
       return failure.code() == Code::not_found ? Status(Code::internal, failure.message(), failure.hint()) : failure;
     }
-    // Between its birth and the lock another process may have taken it for left over.
+    // Between its birth and the lock another process may have taken it for left over. Where files cannot be locked nobody
+    // takes them for that.
     struct stat info {};
-    if (::flock(fd, LOCK_EX | LOCK_NB) == 0 && ::fstat(fd, &info) == 0 && info.st_nlink > 0) break;
+    const bool taken = ::flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    if (!taken && ::fstat(fd, &info) == 0 && info.st_nlink > 0) break;
+    ::unlink(temporary.c_str());
     ::close(std::exchange(fd, -1));
+    if (tries == kTries) return error(Code::internal, "{}: other processes keep removing the unfinished file", path.string());
   }
   PrefixWriter writer(path, temporary, File(::fdopen(fd, "wb")));
   if (!writer.file_) {

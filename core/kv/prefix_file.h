@@ -38,7 +38,7 @@ struct FileCloser {
 };
 using File = std::unique_ptr<std::FILE, FileCloser>;
 
-/// Writes beside the target (".NAME.xxxxxx.part") and moves the whole file into place; without commit() nothing is left
+/// Writes beside the target (".NAME.xxxxxx.turbo-part") and moves the whole file into place; without commit() nothing is left
 /// behind, and what a killed process left is removed by the next writer in the folder.
 class PrefixWriter {
  public:

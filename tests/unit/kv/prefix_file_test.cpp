@@ -123,11 +123,13 @@ TEST(PrefixFile, WhatAKilledWriterLeftIsRemovedAndALivingOneIsNot) {
   ASSERT_EQ(status, 0);
   ASSERT_EQ(files_in(folder.path()), 1u) << "left by the killed writer";
   EXPECT_EQ(std::filesystem::directory_iterator(folder.path())->path().filename().string().front(), '.');
+  std::ofstream(folder.path() / ".video.part") << "another program's";
   auto living = PrefixWriter::create(path, header(1, 0), tokens(1));
   ASSERT_TRUE(living);
-  ASSERT_EQ(files_in(folder.path()), 1u) << "the old one is gone";
+  ASSERT_EQ(files_in(folder.path()), 2u) << "the old one is gone";
   ASSERT_TRUE(save(folder.path() / "q.kv", 1, 0));
-  EXPECT_EQ(files_in(folder.path()), 2u);
+  EXPECT_EQ(files_in(folder.path()), 3u);
+  EXPECT_TRUE(std::filesystem::exists(folder.path() / ".video.part"));
   ASSERT_TRUE(living->add_block(block(0, 96)));
   ASSERT_TRUE(living->commit());
   EXPECT_TRUE(load(path, header(0, 0)));
