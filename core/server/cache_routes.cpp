@@ -26,7 +26,9 @@ bool is_file_name(const std::string& name) {
 
 // What went wrong with a file is the caller's to know; where it lies and what the system said is the operator's.
 ApiError file_error(const Status& status, const char* no_space) {
-  spdlog::warn("saved prefix: {}{}{}", status.message(), status.hint().empty() ? "" : "; ", status.hint());
+  // A name that is not there is the client's affair; clients must not fill the log with it.
+  if (status.code() != Code::not_found && status.code() != Code::cancelled)
+    spdlog::warn("saved prefix: {}{}{}", status.message(), status.hint().empty() ? "" : "; ", status.hint());
   switch (status.code()) {
     case Code::not_found: return ApiError::not_found("there is no such prefix: not in the cache, or no such file");
     case Code::corrupt_input:
