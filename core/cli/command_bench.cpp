@@ -59,10 +59,11 @@ Status check_context(const Arguments& arguments, const Plan& plan, uint32_t cont
                  tokens, context)
         .with_hint("ask for fewer tokens or raise --context");
   }
+  const uint32_t rows = plan.verify_rows.empty() ? 0 : *std::max_element(plan.verify_rows.begin(), plan.verify_rows.end());
   for (const uint32_t depth : plan.verify_depths)
-    if (uint64_t{depth} + spec::StepCost::kMostRows > context)
-      return error(Code::invalid_argument, "{}: verifying after {} tokens needs {} more but the context holds {}", arguments.shown("--depth"), depth,
-                   spec::StepCost::kMostRows, context)
+    if (uint64_t{depth} + rows > context)
+      return error(Code::invalid_argument, "{}: verifying {} rows after {} tokens needs more than the context of {}", arguments.shown("--depth"), rows,
+                   depth, context)
           .with_hint("ask for fewer tokens or raise --context");
   return Status::ok();
 }
@@ -196,9 +197,10 @@ int run_bench(const Arguments& arguments) {
   const Result<Plan> plan = make_plan(arguments);
   if (!plan) return fail(plan.status(), arguments, kUsage);
   profile->engine.max_running = static_cast<int>(plan->most_rows);
-  // Before the model is loaded, and forgotten in the peak of memory, which is the model's.
+  // Before the model is loaded, and forgotten in the peak of memory, which is the model's. Prompts and load have no use for it.
+  const bool decodes = std::any_of(plan->cases.begin(), plan->cases.end(), [](const BenchCase& what) { return what.gen_tokens && !what.concurrency; });
   Roofline roofline;
-  if (std::find(profile->tiers.begin(), profile->tiers.end(), "cpu") != profile->tiers.end()) {
+  if ((decodes || arguments.has("--roofline")) && std::find(profile->tiers.begin(), profile->tiers.end(), "cpu") != profile->tiers.end()) {
     const uint32_t threads = profile->compute.threads > 0 ? static_cast<uint32_t>(profile->compute.threads) : usable_cpus();
     roofline = measure_roofline(threads, arguments.has("--roofline"));
     reset_peak_rss();
