@@ -1,6 +1,6 @@
 // Costs of the CPU pack that do not depend on a weight format: a barrier of the thread team, attention over the cache
 // in bytes per second, and the phases of a decode step. Prints a line each, or JSON with --json.
-//   attn_bench [--json] [--threads n] [--context n] [--codec f16|bf16|f32] [--rows n]
+//   attn_bench [--json] [--threads n] [--context n] [--codec f16|bf16|f32] [--rows n] [--heads n]
 #include "unit/arch_cpu/fake_host.h"
 
 #include "team.h"
@@ -30,11 +30,13 @@ double barrier_us(uint32_t threads) {
   return best;
 }
 
+constexpr uint32_t kKvHeads = 8;
+
 struct Attention { double best_ms, median_ms, cache_bytes; };
 
-// `layers` attention ops on one query row (or a chain of rows) over a full context, 16 / 8 heads of 128.
-Attention attention(uint32_t threads, uint32_t context, const std::string& codec, uint32_t rows) {
-  constexpr uint32_t kLayers = 4, kHeads = 16, kKvHeads = 8, kDim = 128;
+// `layers` attention ops on one query row (or a chain of rows) over a full context, heads of 128 on 8 KV heads.
+Attention attention(uint32_t threads, uint32_t context, const std::string& codec, uint32_t rows, uint32_t heads) {
+  constexpr uint32_t kLayers = 16, kDim = 128;  // blocks of 4 MiB, in large pages as those of real models
   PackWorld world(threads, codec);
   const uint32_t blocks = (context + 63) / 64;
   const turbo_kv_pool_desc desc{sizeof desc, kLayers, kKvHeads, kDim, kDim, blocks, 0};
@@ -45,8 +47,8 @@ Attention attention(uint32_t threads, uint32_t context, const std::string& codec
   std::vector<uint8_t> fill(bytes.block_bytes, 0x11);  // any small number
   for (uint32_t b = 0; b < blocks; ++b) world.pack->kv_write(world.pack.self(), pool, static_cast<int32_t>(b), 0, fill.data(), fill.size(), &world.error);
   turbo::ProgramBuilder builder("attention", rows, 0, pool);
-  const uint32_t q = builder.input("q", kHeads * kDim), out = builder.buffer("out", kHeads * kDim, TURBO_ROWS_STEP, true);
-  for (uint32_t l = 0; l < kLayers; ++l) builder.attend({l, q, out, kHeads, 0.088f});
+  const uint32_t q = builder.input("q", heads * kDim), out = builder.buffer("out", heads * kDim, TURBO_ROWS_STEP, true);
+  for (uint32_t l = 0; l < kLayers; ++l) builder.attend({l, q, out, heads, 0.088f});
   turbo_plan* plan = world.compile(builder.program());
   turbo_step_table* t = world.table(rows, 1, blocks);
   t->n_rows = rows;
@@ -66,7 +68,7 @@ Attention attention(uint32_t threads, uint32_t context, const std::string& codec
 }  // namespace
 
 int main(int argc, char** argv) {
-  uint32_t threads = turbo::arch_cpu::available_cpus(), context = 8192, rows = 1;
+  uint32_t threads = turbo::arch_cpu::available_cpus(), context = 8192, rows = 1, heads = 16;
   std::string codec = "f16";
   bool json = false;
   for (int i = 1; i < argc; ++i) {
@@ -76,12 +78,13 @@ int main(int argc, char** argv) {
     else if (name == "--threads") threads = static_cast<uint32_t>(std::atoi(argv[++i]));
     else if (name == "--context") context = static_cast<uint32_t>(std::atoi(argv[++i]));
     else if (name == "--rows") rows = static_cast<uint32_t>(std::atoi(argv[++i]));
+    else if (name == "--heads") heads = static_cast<uint32_t>(std::atoi(argv[++i]));
     else if (name == "--codec") codec = argv[++i];
     else return std::fprintf(stderr, "unknown option %s\n", argv[i]), 2;
   }
-  if (threads == 0 || rows == 0 || context < rows || !codec_library().component(codec)) return std::fprintf(stderr, "bad values\n"), 2;
+  if (threads == 0 || rows == 0 || context < rows || heads == 0 || heads % kKvHeads != 0 || !codec_library().component(codec)) return std::fprintf(stderr, "bad values\n"), 2;
   const double barrier = barrier_us(threads);
-  const Attention a = attention(threads, context, codec, rows);
+  const Attention a = attention(threads, context, codec, rows, heads);
   const double rate = a.cache_bytes / a.best_ms / 1e6;
   const char* format = json ? "{\"threads\": %u, \"barrier_us\": %.3f, \"codec\": \"%s\", \"context\": %u, \"rows\": %u, \"attend_ms_best\": %.4f, "
                               "\"attend_ms_median\": %.4f, \"cache_gb_per_s\": %.2f}\n"

@@ -61,6 +61,7 @@ class AttendItem {
     kv_head_ = (item - group_->item_begin) / n_runs;
     const uint32_t first = (item - group_->item_begin) % n_runs * cut.splits_per_item;
     const uint32_t end = std::min(first + cut.splits_per_item, group_->splits);
+    splits_end_ = end;
     if (n_runs == 1) {
       for (uint32_t s = 0; s < end; ++s) {
         split(s);
@@ -160,7 +161,7 @@ class AttendItem {
       if (!rows_[r].n) continue;
       uint32_t longest = rows_[r].n;
       for (; end < group_->n_rows && rows_[end].n && same_source(r, end); ++end) longest = std::max(longest, rows_[end].n);
-      score(r, end, longest);
+      score(r, end, longest, s);
     }
     for (uint32_t q = 0; q < group_->n_rows * gqa_; ++q)
       if (rows_[q / gqa_].n) {
@@ -171,27 +172,36 @@ class AttendItem {
       end = r + 1;
       if (!rows_[r].n) continue;
       while (end < group_->n_rows && rows_[end].n == rows_[r].n && same_source(r, end)) ++end;
-      accumulate(r, end);
+      accumulate(r, end, s);
     }
   }
 
-  // Rows [r, end) share their source; keys past a shorter row's end are scored and never used.
-  void score(uint32_t r, uint32_t end, uint32_t longest) {
+  // The block that this item reads after split s, for the codec to fetch meanwhile; null after the last.
+  const void* block_ahead(uint32_t which, uint32_t s) const {
+    if (s + 1 >= splits_end_) return nullptr;
+    const int32_t id = t_.block_table[static_cast<uint64_t>(t_.row_seq[group_->row_begin]) * t_.block_capacity + s + 1];
+    return id < 0 ? nullptr : pool_.packed_block(which, job_.layer, id);
+  }
+
+  // Rows [r, end) of split s share their source; keys past a shorter row's end are scored and never used.
+  void score(uint32_t r, uint32_t end, uint32_t longest, uint32_t s) {
     for (uint32_t i = 0; i < rows_[r].k_segments; ++i) {
       const Segment& seg = segments(r, TURBO_KV_SIDE_K)[i];
       const uint64_t form = keys_.one_form ? 0 : seg.form;
       const uint64_t place = ((form * pool_.desc.n_kv_heads + kv_head_) * plan_.max_rows + row(r)) * gqa_;
       const float* queries = plan_.row(job_.query, 0) + place * keys_.query_stride;
-      const turbo_kv_run keys{sizeof(turbo_kv_run), seg.form, seg.block, seg.row_begin, rows_[r].k_segments == 1 ? longest : seg.n, kv_head_, (end - r) * gqa_};
+      const void* ahead = r == 0 ? block_ahead(TURBO_KV_SIDE_K, s) : nullptr;
+      const turbo_kv_run keys{sizeof(turbo_kv_run), seg.form, seg.block, seg.row_begin, rows_[r].k_segments == 1 ? longest : seg.n, kv_head_, (end - r) * gqa_, ahead};
       keys_.codec->qk_scores(keys_.self, &keys_.shapes[job_.layer], &keys, queries, keys_.query_stride, s_.scores + uint64_t{r} * gqa_ * 64 + seg.key, 64);
     }
   }
 
-  void accumulate(uint32_t r, uint32_t end) {
+  void accumulate(uint32_t r, uint32_t end, uint32_t s) {
     for (uint32_t i = 0; i < rows_[r].v_segments; ++i) {
       const Segment& seg = segments(r, TURBO_KV_SIDE_V)[i];
       const uint64_t form = values_.one_form ? 0 : seg.form;
-      const turbo_kv_run keys{sizeof(turbo_kv_run), seg.form, seg.block, seg.row_begin, seg.n, kv_head_, (end - r) * gqa_};
+      const void* ahead = r == 0 ? block_ahead(TURBO_KV_SIDE_V, s) : nullptr;
+      const turbo_kv_run keys{sizeof(turbo_kv_run), seg.form, seg.block, seg.row_begin, seg.n, kv_head_, (end - r) * gqa_, ahead};
       values_.codec->pv_accumulate(values_.self, &values_.shapes[job_.layer], &keys, s_.scores + uint64_t{r} * gqa_ * 64 + seg.key, 64,
                                    part(r * gqa_) + form * values_.query_stride, v_floats_);
     }
@@ -268,7 +278,7 @@ class AttendItem {
   const uint64_t v_floats_;
   Scratch s_{};
   const RowGroup* group_ = nullptr;
-  uint32_t kv_head_ = 0;
+  uint32_t kv_head_ = 0, splits_end_ = 0;
   RowPlan rows_[16] = {};
 };
 

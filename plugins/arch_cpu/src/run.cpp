@@ -86,31 +86,6 @@ uint64_t count_items(const StepRun& run, const Phase& phase) {
   return total;
 }
 
-// Weights of the first item of the member in the phase to come, so that memory does not rest while it waits for the
-// others. About as much as comes in while one thread prepares a row.
-void fetch_ahead(const StepRun& run, const Phase& phase, uint32_t member) {
-  constexpr uint64_t kMost = 48 << 10, kLine = 64;
-  uint64_t item = own_range(count_items(run, phase), member, run.n_threads).begin;
-  for (const Job& job : phase.jobs) {
-    const Items items = items_of(run, job);
-    if (item >= items.n) {
-      item -= items.n;
-      continue;
-    }
-    const MatmulJob* matmul = std::get_if<MatmulJob>(&job.work);
-    if (!matmul) return;
-    const uint64_t begin = item * items.grain, end = std::min(begin + items.grain, matmul->outputs);
-    for (const MatmulMember& m : matmul->members) {
-      const turbo_matrix& matrix = m.weight->matrix;
-      if (!matrix.packed) continue;
-      const uint64_t row = matrix.packed_bytes / matrix.rows, bytes = std::min((end - begin) * row, kMost / matmul->members.size());
-      const char* from = static_cast<const char*>(matrix.packed) + begin * row;
-      for (uint64_t at = 0; at < bytes; at += kLine) __builtin_prefetch(from + at, 0, 2);
-    }
-    return;
-  }
-}
-
 void run_nth(StepRun& run, const Phase& phase, uint64_t item, uint32_t member) {
   for (const Job& job : phase.jobs) {
     const Items items = items_of(run, job);
@@ -143,7 +118,7 @@ struct TeamRun {
     const std::vector<Phase>& phases = self.run.plan.phases;
     for (size_t i = 0; i < phases.size(); ++i)
       if (run_phase(self.run, phases[i], self.run.plan.taken_of(i), member) && i + 1 < phases.size())
-        self.team.barrier([&] { fetch_ahead(self.run, phases[i + 1], member); });
+        self.team.barrier();
   }
 };
 

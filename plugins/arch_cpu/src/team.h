@@ -33,10 +33,8 @@ class ThreadTeam {
   uint32_t size() const { return size_; }
   /// Body on every member; returns when all have returned.
   void run(Body body, void* context);
-  /// All members of the run must call it the same number of times. Members that have to wait call `meanwhile` first; it
-  /// must write nothing that others read before the barrier or write after it.
-  template <class F>
-  void barrier(F&& meanwhile) {
+  /// All members of the run must call it the same number of times.
+  void barrier() {
     if (size_ == 1) return;
     const uint32_t phase = phase_.value();
     if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == size_) {
@@ -44,11 +42,7 @@ class ThreadTeam {
       phase_.set_and_wake(phase + 1);
       return;
     }
-    meanwhile();
     phase_.wait_while(phase, barrier_spin_ns_);
-  }
-  void barrier() {
-    barrier([] {});
   }
   /// Join the workers. The team then has one member, and run() still works.
   void stop();

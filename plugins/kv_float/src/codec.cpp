@@ -40,8 +40,9 @@ void prepare_query(void*, const turbo_kv_shape* shape, uint32_t, const float* qu
 
 KeyRun key_run(const Codec& c, const turbo_kv_shape& shape, const turbo_kv_run& run) {
   const uint64_t pitch = c.pitch(shape);
-  const uint8_t* rows = static_cast<const uint8_t*>(run.block) + run.kv_head * c.head_bytes(shape) + run.row_begin * pitch;
-  return {rows, pitch, run.n_rows, shape.head_dim, run.n_queries};
+  const uint64_t first = run.kv_head * c.head_bytes(shape) + run.row_begin * pitch;
+  const uint8_t *rows = static_cast<const uint8_t*>(run.block) + first, *ahead = static_cast<const uint8_t*>(run.ahead);
+  return {rows, pitch, run.n_rows, shape.head_dim, run.n_queries, ahead ? ahead + first : nullptr};
 }
 
 void qk_scores(void* self, const turbo_kv_shape* shape, const turbo_kv_run* run, const float* queries, uint64_t query_stride,

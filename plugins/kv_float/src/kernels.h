@@ -13,6 +13,7 @@ struct KeyRun {
   uint64_t pitch;       // bytes between rows
   uint64_t n_rows, head_dim;
   uint64_t n_queries;
+  const uint8_t* ahead;  // rows of another block to fetch meanwhile, or null
 };
 
 struct Kernels {

@@ -5,6 +5,7 @@
 // registers while the rows of the run pass by once per pair of queries.
 #include "kernels.h"
 
+#include <turbo/kernel/fetch.hpp>
 #include <turbo/kernel/vec16.hpp>
 
 namespace turbo::kv_float {
@@ -56,15 +57,23 @@ bool encode(const float* src, uint64_t n, uint8_t* row) {
 #endif
 
 #if TURBO_VEC_WIDTH == 512
-constexpr int kPairKeys = 8, kSingleKeys = 16, kOutChunks = 8;
+constexpr int kMostQueries = 4, kScoreTile = 16, kValueTile = 16;
 #elif TURBO_VEC_WIDTH == 256
-constexpr int kPairKeys = 2, kSingleKeys = 4, kOutChunks = 4;
+constexpr int kMostQueries = 2, kScoreTile = 4, kValueTile = 8;
 #else
-constexpr int kPairKeys = 1, kSingleKeys = 1, kOutChunks = 1;
+constexpr int kMostQueries = 1, kScoreTile = 1, kValueTile = 1;
 #endif
 
+// The line of the row ahead that lies where the kernel reads now; only the first queries of a run ask for it.
+// Fine steps matter: asked for in one go, the lines fill the miss buffers and the kernel's own loads wait.
+template <bool kFetch>
+void fetch(const KeyRun& run, uint64_t row, uint64_t byte) {
+  if constexpr (kFetch)
+    if (byte % 64 == 0) fetch_line(run.ahead + row * run.pitch + byte);
+}
+
 // NQ x NK dot products. A short tile repeats the run's last key and drops the copies.
-template <class E, int NQ, int NK>
+template <class E, int NQ, int NK, bool kFetch>
 void score_tile(const KeyRun& run, uint64_t first, const float* queries, uint64_t query_stride, float* scores, uint64_t score_stride) {
   using Stored = typename E::Stored;
   const Stored* key[NK];
@@ -83,6 +92,7 @@ void score_tile(const KeyRun& run, uint64_t first, const float* queries, uint64_
     for (int a = 0; a < NQ; ++a) q[a] = load(queries + a * query_stride + j);
     TURBO_UNROLL
     for (int k = 0; k < NK; ++k) {
+      fetch<kFetch>(run, first + k, j * sizeof(Stored));
       const Vec16 x = E::load(key[k] + j);
       TURBO_UNROLL
       for (int a = 0; a < NQ; ++a) acc[a * NK + k] = fma(q[a], x, acc[a * NK + k]);
@@ -106,19 +116,31 @@ void score_tile(const KeyRun& run, uint64_t first, const float* queries, uint64_
     for (uint64_t k = 0; k < n; ++k) scores[a * score_stride + first + k] = sums[a * NK + k];
 }
 
+template <class E, int NQ, bool kFetch>
+void score_queries(const KeyRun& run, const float* queries, uint64_t query_stride, float* out, uint64_t score_stride) {
+  constexpr int kKeys = kScoreTile / NQ;
+  for (uint64_t i = 0; i < run.n_rows; i += kKeys) score_tile<E, NQ, kKeys, kFetch>(run, i, queries, query_stride, out, score_stride);
+}
+
+// Queries from q on, NQ at a time while they last; returns the first left over.
+template <class E, int NQ>
+uint64_t scores_by(const KeyRun& run, uint64_t q, const float* queries, uint64_t query_stride, float* out, uint64_t score_stride) {
+  for (; q + NQ <= run.n_queries; q += NQ)
+    (q == 0 && run.ahead ? &score_queries<E, NQ, true> : &score_queries<E, NQ, false>)(run, queries + q * query_stride, query_stride,
+                                                                                       out + q * score_stride, score_stride);
+  return q;
+}
+
 template <class E>
 void scores(const KeyRun& run, const float* queries, uint64_t query_stride, float* out, uint64_t score_stride) {
   uint64_t q = 0;
-  for (; q + 2 <= run.n_queries; q += 2)
-    for (uint64_t i = 0; i < run.n_rows; i += kPairKeys)
-      score_tile<E, 2, kPairKeys>(run, i, queries + q * query_stride, query_stride, out + q * score_stride, score_stride);
-  if (q < run.n_queries)
-    for (uint64_t i = 0; i < run.n_rows; i += kSingleKeys)
-      score_tile<E, 1, kSingleKeys>(run, i, queries + q * query_stride, query_stride, out + q * score_stride, score_stride);
+  if constexpr (kMostQueries >= 4) q = scores_by<E, 4>(run, q, queries, query_stride, out, score_stride);
+  if constexpr (kMostQueries >= 2) q = scores_by<E, 2>(run, q, queries, query_stride, out, score_stride);
+  scores_by<E, 1>(run, q, queries, query_stride, out, score_stride);
 }
 
 // NQ queries, NC whole chunks from element `first`; with `rest`, the one chunk has only that many elements.
-template <class E, int NQ, int NC>
+template <class E, int NQ, int NC, bool kFetch>
 void value_tile(const KeyRun& run, uint64_t first, uint64_t rest, const float* weights, uint64_t weight_stride, float* out,
                 uint64_t out_stride) {
   Vec16 acc[NQ * NC];
@@ -133,6 +155,7 @@ void value_tile(const KeyRun& run, uint64_t first, uint64_t rest, const float* w
     for (int a = 0; a < NQ; ++a) w[a] = set1(weights[a * weight_stride + i]);
     TURBO_UNROLL
     for (int c = 0; c < NC; ++c) {
+      fetch<kFetch>(run, i, (first + c * 16) * sizeof(typename E::Stored));
       const Vec16 x = rest ? E::load_n(value, rest) : E::load(value + c * 16);
       TURBO_UNROLL
       for (int a = 0; a < NQ; ++a) acc[a * NC + c] = fma(w[a], x, acc[a * NC + c]);
@@ -144,22 +167,30 @@ void value_tile(const KeyRun& run, uint64_t first, uint64_t rest, const float* w
     for (int c = 0; c < NC; ++c) store(out + a * out_stride + first + c * 16, acc[a * NC + c]);
 }
 
-template <class E, int NQ>
+template <class E, int NQ, bool kFetch>
 void accumulate_queries(const KeyRun& run, const float* weights, uint64_t weight_stride, float* out, uint64_t out_stride) {
+  constexpr int kChunks = kValueTile / NQ;
   uint64_t e = 0;
-  for (; e + kOutChunks * 16 <= run.head_dim; e += kOutChunks * 16)
-    value_tile<E, NQ, kOutChunks>(run, e, 0, weights, weight_stride, out, out_stride);
+  for (; e + kChunks * 16 <= run.head_dim; e += kChunks * 16)
+    value_tile<E, NQ, kChunks, kFetch>(run, e, 0, weights, weight_stride, out, out_stride);
   for (; e < run.head_dim; e += 16)
-    value_tile<E, NQ, 1>(run, e, run.head_dim - e < 16 ? run.head_dim - e : 0, weights, weight_stride, out, out_stride);
+    value_tile<E, NQ, 1, kFetch>(run, e, run.head_dim - e < 16 ? run.head_dim - e : 0, weights, weight_stride, out, out_stride);
+}
+
+template <class E, int NQ>
+uint64_t accumulate_by(const KeyRun& run, uint64_t q, const float* weights, uint64_t weight_stride, float* out, uint64_t out_stride) {
+  for (; q + NQ <= run.n_queries; q += NQ)
+    (q == 0 && run.ahead ? &accumulate_queries<E, NQ, true> : &accumulate_queries<E, NQ, false>)(
+        run, weights + q * weight_stride, weight_stride, out + q * out_stride, out_stride);
+  return q;
 }
 
 template <class E>
 void accumulate(const KeyRun& run, const float* weights, uint64_t weight_stride, float* out, uint64_t out_stride) {
   uint64_t q = 0;
-  for (; q + 2 <= run.n_queries; q += 2)
-    accumulate_queries<E, 2>(run, weights + q * weight_stride, weight_stride, out + q * out_stride, out_stride);
-  if (q < run.n_queries)
-    accumulate_queries<E, 1>(run, weights + q * weight_stride, weight_stride, out + q * out_stride, out_stride);
+  if constexpr (kMostQueries >= 4) q = accumulate_by<E, 4>(run, q, weights, weight_stride, out, out_stride);
+  if constexpr (kMostQueries >= 2) q = accumulate_by<E, 2>(run, q, weights, weight_stride, out, out_stride);
+  accumulate_by<E, 1>(run, q, weights, weight_stride, out, out_stride);
 }
 
 template <class E>

@@ -112,12 +112,13 @@ TEST(KvFloat, ScoresAndValuesEqualThePlainLoopOnEveryIsa) {
         for (float& x : query) x = normal(random);
         for (float& x : weights) x = std::fabs(normal(random));
         for (uint32_t q = 0; q < n_queries; ++q) codec->prepare_query(codec.self(), &shape, 0, &query[q * dim], &prepared[q * qf]);
+        void* const nowhere = reinterpret_cast<void*>(uintptr_t{4096});  // a block ahead is never read
         for (uint32_t nq = 1; nq <= n_queries; ++nq) {
           const uint32_t begin = random() % 64, n = 1 + random() % (64 - begin), cut = random() % n, head = random() % 2;
           std::vector<float> scores(n_queries * 64, -1.0f), out(n_queries * qf, 0.0f);
           for (auto [from, count] : {std::pair{0u, cut}, std::pair{cut, n - cut}}) {
             if (!count) continue;
-            const turbo_kv_run run{sizeof(turbo_kv_run), 0, block.base, begin + from, count, head, nq};
+            const turbo_kv_run run{sizeof(turbo_kv_run), 0, block.base, begin + from, count, head, nq, random() % 2 ? nowhere : nullptr};
             codec->qk_scores(codec.self(), &shape, &run, prepared.data(), qf, scores.data() + from, 64);
             codec->pv_accumulate(codec.self(), &shape, &run, weights.data() + from, 64, out.data(), qf);
           }

@@ -61,6 +61,9 @@ typedef struct turbo_kv_run {
   uint32_t n_rows;    /* keys of the run */
   uint32_t kv_head;
   uint32_t n_queries; /* query rows that read this run: heads of the group times step rows */
+  /* A hint, or null: base of the packed block whose rows of the same places and head are asked for next. Memory to
+   * fetch while this run is computed, never to read. */
+  const void* ahead;
 } turbo_kv_run;
 
 typedef struct turbo_kv_codec {
