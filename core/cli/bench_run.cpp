@@ -29,13 +29,17 @@ struct Waiter : engine::Listener {
   bool done = false;
 };
 
-engine::Request make_request(const BenchCase& what, const std::vector<int32_t>& text, uint32_t salt) {
+// Row i of repetition `rep`. What is timed must be computed, so every repetition has its own text and no request reads
+// the prefix cache; except generation behind a filled cache, where filling is not timed and is done once for each row.
+engine::Request make_request(const BenchCase& what, const std::vector<int32_t>& text, uint32_t rep, uint32_t row, uint32_t n_rows) {
   engine::Request request;
   const uint32_t n = what.prompt_length();
+  const bool fill_once = what.depth && what.gen_tokens && !what.concurrency;
+  const uint32_t salt = fill_once ? row : rep * n_rows + row;
   for (uint32_t i = 0; i < n; ++i) request.prompt.push_back(text[(i + size_t{salt} * 97) % text.size()]);
   request.max_tokens = what.generated();
   request.sampling.temperature = 0;
-  request.use_prefix_cache = false;  // what is timed must be computed
+  request.use_prefix_cache = fill_once;
   return request;
 }
 
@@ -77,7 +81,7 @@ struct Load {
 };
 
 // Closed loop: every client sends its next request when the last one is answered.
-Result<Timing> load_once(engine::Runtime& runtime, const BenchCase& what, const std::vector<int32_t>& text, uint32_t salt, Load& load,
+Result<Timing> load_once(engine::Runtime& runtime, const BenchCase& what, const std::vector<int32_t>& text, uint32_t rep, Load& load,
                          engine::Speculation& speculation) {
   std::mutex mutex;
   Status failure;
@@ -89,7 +93,7 @@ Result<Timing> load_once(engine::Runtime& runtime, const BenchCase& what, const 
     clients.emplace_back([&, client] {
       for (uint32_t i = 0; i < kRequestsPerClient; ++i) {
         auto waiter = std::make_shared<TimedWaiter>();
-        engine::Request request = make_request(what, text, (salt * what.concurrency + client) * kRequestsPerClient + i);
+        engine::Request request = make_request(what, text, rep, client * kRequestsPerClient + i, what.concurrency * kRequestsPerClient);
         request.client = client;
         const auto id = runtime.engine().submit(std::move(request), waiter);
         const engine::Finish finish = id ? waiter->wait() : engine::Finish{.status = id.status()};
@@ -111,13 +115,13 @@ Result<Timing> load_once(engine::Runtime& runtime, const BenchCase& what, const 
   return Timing{tokens * 1e3 / ms, ms / static_cast<double>(std::max<uint64_t>(1, steps))};
 }
 
-Result<Timing> time_once(engine::Runtime& runtime, const BenchCase& what, const std::vector<int32_t>& text, uint32_t salt,
+Result<Timing> time_once(engine::Runtime& runtime, const BenchCase& what, const std::vector<int32_t>& text, uint32_t rep,
                          engine::Speculation& speculation) {
   const uint32_t rows = std::max(1u, what.batch);
   std::vector<std::shared_ptr<Waiter>> waiters;
   for (uint32_t i = 0; i < rows; ++i) {
     waiters.push_back(std::make_shared<Waiter>());
-    TURBO_RETURN_IF_ERROR(runtime.engine().submit(make_request(what, text, salt * rows + i), waiters.back()).status());
+    TURBO_RETURN_IF_ERROR(runtime.engine().submit(make_request(what, text, rep, i, rows), waiters.back()).status());
   }
   double tokens = 0, longest_ns = 0, rounds = 0;
   for (const auto& waiter : waiters) {
@@ -184,8 +188,8 @@ Result<BenchResult> run_case(engine::Runtime& runtime, const BenchCase& what, ui
   result.reps = reps;
   engine::Speculation warm_up;
   Load load, warm_load;
-  const auto once = [&](uint32_t salt, engine::Speculation& speculation, Load& seen) {
-    return what.concurrency ? load_once(runtime, what, text, salt, seen, speculation) : time_once(runtime, what, text, salt, speculation);
+  const auto once = [&](uint32_t rep, engine::Speculation& speculation, Load& seen) {
+    return what.concurrency ? load_once(runtime, what, text, rep, seen, speculation) : time_once(runtime, what, text, rep, speculation);
   };
   TURBO_RETURN_IF_ERROR(once(0, warm_up, warm_load).status());
   std::vector<double> speeds, steps;
