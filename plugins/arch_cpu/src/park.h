@@ -27,12 +27,19 @@ class alignas(64) Park {
  public:
   uint32_t value() const { return word_.load(std::memory_order_acquire); }
 
-  /// Return once the word differs from `old`.
-  void wait_while(uint32_t old, uint64_t spin_ns) {
-    if (spin(old, spin_ns)) return;
-    sleepers_.fetch_add(1, std::memory_order_seq_cst);
-    while (word_.load(std::memory_order_seq_cst) == old) sleep(old);
-    sleepers_.fetch_sub(1, std::memory_order_relaxed);
+  /// Return once the word differs from `old`. Gives the nanoseconds waited, 0 for less than about a microsecond.
+  uint64_t wait_while(uint32_t old, uint64_t spin_ns) {
+    for (int i = 0; i < 64; ++i) {
+      if (value() != old) return 0;
+      pause_core();
+    }
+    const auto start = Clock::now();
+    if (!spin(old, start, spin_ns)) {
+      sleepers_.fetch_add(1, std::memory_order_seq_cst);
+      while (word_.load(std::memory_order_seq_cst) == old) sleep(old);
+      sleepers_.fetch_sub(1, std::memory_order_relaxed);
+    }
+    return static_cast<uint64_t>(std::chrono::nanoseconds(Clock::now() - start).count());
   }
 
   void set_and_wake(uint32_t value) {
@@ -42,13 +49,9 @@ class alignas(64) Park {
   }
 
  private:
-  bool spin(uint32_t old, uint64_t spin_ns) const {
-    for (int i = 0; i < 64; ++i) {
-      if (value() != old) return true;
-      pause_core();
-    }
-    using Clock = std::chrono::steady_clock;
-    const auto start = Clock::now();
+  using Clock = std::chrono::steady_clock;
+
+  bool spin(uint32_t old, Clock::time_point start, uint64_t spin_ns) const {
     for (auto now = start; now - start < std::chrono::nanoseconds(spin_ns); now = Clock::now()) {
       for (int i = 0; i < 16; ++i) {
         if (value() != old) return true;

@@ -2,6 +2,7 @@
 #include "run.h"
 
 #include <algorithm>
+#include <chrono>
 #include <string>
 
 namespace turbo::arch_cpu {
@@ -122,16 +123,24 @@ struct TeamRun {
   }
 };
 
+uint64_t now_ns() {
+  return static_cast<uint64_t>(std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count());
+}
+
 }  // namespace
 
 void run_plan(turbo_plan& plan, StepTable& table, ThreadTeam& team, const Kernels& kernels) {
   check_step(table, plan.needs, plan.check_scratch);
   if (table.n_rows == 0) return;
-  if (plan.needs.attends) cut_attention(plan, table, team.size());
+  const uint64_t start = now_ns();
+  const uint32_t members = std::min(team.size(), team.pace().members(start));
+  if (plan.needs.attends) cut_attention(plan, table, members);
   for (size_t i = 0; i < plan.phases.size() * plan.n_members; ++i) plan.taken[i].next.store(0, std::memory_order_relaxed);
-  StepRun run{plan, table, kernels, team.size()};
+  StepRun run{plan, table, kernels, members};
   TeamRun body{run, team};
-  team.run(&TeamRun::body, &body);
+  const uint64_t stalled = team.run(&TeamRun::body, &body, members);
+  const uint64_t end = now_ns();
+  team.pace().ran(end, end - start, stalled);
   if (run.status != TURBO_OK)
     throw Failure(run.status, "program '" + plan.name + "': row " + std::to_string(run.failed_row) + ": the KV codec refused its key or value in layer " +
                                   std::to_string(run.failed_layer) + " (NaN or out of range)",

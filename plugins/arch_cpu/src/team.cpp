@@ -97,7 +97,7 @@ uint64_t usable_memory_bytes() {
   return bytes;
 }
 
-ThreadTeam::ThreadTeam(uint32_t n_threads) : size_(std::max(1u, n_threads)) {
+ThreadTeam::ThreadTeam(uint32_t n_threads) : size_(std::clamp(n_threads, 1u, 0xffffu)), pace_(size_) {
   // With more threads than CPUs, the one waited for may need the waiter's CPU: hardly spin.
   const bool crowded = size_ > available_cpus();
   barrier_spin_ns_ = crowded ? 1'000 : 50'000;
@@ -123,27 +123,37 @@ ThreadTeam::ThreadTeam(uint32_t n_threads) : size_(std::max(1u, n_threads)) {
 }
 
 void ThreadTeam::work(uint32_t member) {
-  for (uint32_t seen = 0;; ++seen) {
+  for (uint32_t seen = 0;;) {
     start_.wait_while(seen, idle_spin_ns_);
+    seen = start_.value();
+    if (member >= (seen & 0xffff)) continue;
     if (stopping_) return;
     body_(context_, member);
     barrier();
   }
 }
 
-void ThreadTeam::run(Body body, void* context) {
-  if (size_ == 1) return body(context, 0);
+uint64_t ThreadTeam::run(Body body, void* context, uint32_t n_members) {
+  members_ = std::clamp(n_members, 1u, size_);
+  if (members_ == 1) {
+    body(context, 0);
+    return 0;
+  }
   body_ = body;
   context_ = context;
-  start_.set_and_wake(start_.value() + 1);
+  stalled_ns_.store(0, std::memory_order_relaxed);
+  begin(members_);
   body(context, 0);
   barrier();
+  return stalled_ns_.load(std::memory_order_relaxed) / (members_ - 1);
 }
+
+void ThreadTeam::begin(uint32_t n_members) { start_.set_and_wake(((start_.value() >> 16) + 1) << 16 | n_members); }
 
 void ThreadTeam::stop() {
   if (!workers_.empty()) {
     stopping_ = true;
-    start_.set_and_wake(start_.value() + 1);
+    begin(size_);
     for (std::thread& worker : workers_) worker.join();
     workers_.clear();
   }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "park.h"
+#include "team_size.h"
 
 #include <cstdint>
 #include <string>
@@ -31,33 +32,44 @@ class ThreadTeam {
   ThreadTeam& operator=(const ThreadTeam&) = delete;
 
   uint32_t size() const { return size_; }
-  /// Body on every member; returns when all have returned.
-  void run(Body body, void* context);
+  /// How many members a run should have now; the caller of run keeps it informed.
+  TeamSize& pace() { return pace_; }
+  /// Body on members [0, n_members), at most size() of them; returns when all have returned. Gives the nanoseconds that a
+  /// member waited at barriers for one that had lost its CPU, on average.
+  uint64_t run(Body body, void* context, uint32_t n_members);
+  uint64_t run(Body body, void* context) { return run(body, context, size_); }
   /// All members of the run must call it the same number of times.
   void barrier() {
-    if (size_ == 1) return;
+    if (members_ == 1) return;
     const uint32_t phase = phase_.value();
-    if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == size_) {
+    if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == members_) {
       arrived_.store(0, std::memory_order_relaxed);
       phase_.set_and_wake(phase + 1);
       return;
     }
-    phase_.wait_while(phase, barrier_spin_ns_);
+    const uint64_t waited = phase_.wait_while(phase, barrier_spin_ns_);
+    if (waited > kStallNs) stalled_ns_.fetch_add(waited, std::memory_order_relaxed);
   }
   /// Join the workers. The team then has one member, and run() still works.
   void stop();
 
  private:
-  void work(uint32_t member);
+  // Longer than any item of a phase should make the others wait.
+  static constexpr uint64_t kStallNs = 300'000;
 
-  uint32_t size_;
+  void work(uint32_t member);
+  void begin(uint32_t n_members);
+
+  uint32_t size_, members_ = 1;  // members_: of the run
+  TeamSize pace_;
   uint64_t barrier_spin_ns_, idle_spin_ns_;
   Body body_ = nullptr;
   void* context_ = nullptr;
   bool stopping_ = false;
-  Park start_;  // run counter
+  Park start_;  // runs begun << 16 | members of the last one: who is not of them may look late and must not mistake it
   Park phase_;  // barrier counter
   alignas(64) std::atomic<uint32_t> arrived_{0};
+  std::atomic<uint64_t> stalled_ns_{0};  // of all members in the run
   std::vector<std::thread> workers_;
 };
 

@@ -83,5 +83,55 @@ TEST(ThreadTeam, MachineFactsAreSane) {
   EXPECT_GT(usable_memory_bytes(), uint64_t{1} << 20);
 }
 
+// Runs of changing sizes: who is left out returns to the right run, however late it looks.
+TEST(ThreadTeam, RunsOfAnySizeHaveExactlyTheirMembers) {
+  ThreadTeam team(4);
+  for (uint32_t i = 0; i < 20000; ++i) {
+    const uint32_t n = 1 + i * 7 % 5 % 4;
+    std::atomic<uint32_t> seen{0};
+    team.run([](void* context, uint32_t member) { *static_cast<std::atomic<uint32_t>*>(context) += 1u << member * 8; }, &seen, n);
+    uint32_t want = 0;
+    for (uint32_t member = 0; member < n; ++member) want += 1u << member * 8;
+    ASSERT_EQ(seen, want) << i;
+  }
+}
+
+constexpr uint64_t kMs = 1'000'000;
+
+TEST(TeamSize, AMemberThatKeepsTheOthersWaitingIsLeftOutForAWhile) {
+  TeamSize size(2);
+  uint64_t now = 0;
+  const auto run = [&](uint64_t ms, uint64_t stalled_ms) {
+    const uint32_t members = size.members(now);
+    now += ms * kMs;
+    size.ran(now, ms * kMs, stalled_ms * kMs);
+    return members;
+  };
+  for (int i = 0; i < 101; ++i) ASSERT_EQ(run(8, i % 2 ? 6 : 0), 2u) << "one slow run now and then is no reason";
+  const auto runs_alone = [&] {
+    uint32_t n = 0;
+    for (; size.members(now) == 1; ++n) run(12, 0);
+    return n;
+  };
+  for (int i = 0; i < 3; ++i) ASSERT_EQ(run(16, 9), 2u);
+  EXPECT_NEAR(runs_alone(), 250 / 12, 3) << "tried again after a quarter of a second";
+  EXPECT_EQ(run(16, 9), 2u);
+  EXPECT_NEAR(runs_alone(), 500 / 12, 3) << "still slow: out again at once, for longer";
+  for (int i = 0; i < 64; ++i) ASSERT_EQ(run(8, 0), 2u);
+  for (int i = 0; i < 3; ++i) ASSERT_EQ(run(16, 9), 2u);
+  EXPECT_NEAR(runs_alone(), 250 / 12, 3) << "after a long good time the first wait is short again";
+}
+
+TEST(TeamSize, LeavingOutMustPay) {
+  TeamSize size(4);
+  for (uint64_t i = 0; i < 100; ++i) {
+    ASSERT_EQ(size.members(i * kMs), 4u);
+    size.ran(i * kMs, 8 * kMs, 19 * kMs / 10);  // waits under a quarter: three members would not be faster
+  }
+  for (uint64_t i = 100; i < 103; ++i) size.ran(i * kMs, 8 * kMs, 3 * kMs);
+  EXPECT_EQ(size.members(103 * kMs), 3u);
+  EXPECT_EQ(TeamSize(1).members(0), 1u);
+}
+
 }  // namespace
 }  // namespace turbo::arch_cpu
