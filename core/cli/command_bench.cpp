@@ -94,11 +94,14 @@ double gigabytes_per_second(const BenchResult& r) { return r.bytes_read_per_toke
 // The machine's read speed is known on the CPU tier only.
 double percent_of(double value, double whole) { return whole > 0 ? 100 * value / whole : 0; }
 
+// What was not measured is null.
+nlohmann::ordered_json measured(double value) { return value > 0 ? nlohmann::ordered_json(value) : nlohmann::ordered_json(nullptr); }
+
 nlohmann::ordered_json to_json(const Roofline& roofline) {
   return {{"threads", roofline.threads},
-          {"read_gb_s", roofline.read_gb_s},
-          {"read_gb_s_one_thread", roofline.read_gb_s_one_thread},
-          {"int8_gmac_s", roofline.dot_gmac_s},
+          {"read_gb_s", measured(roofline.read_gb_s)},
+          {"read_gb_s_one_thread", measured(roofline.read_gb_s_one_thread)},
+          {"int8_gmac_s", measured(roofline.dot_gmac_s)},
           {"int8_instruction", roofline.dot_instruction}};
 }
 
@@ -110,6 +113,7 @@ nlohmann::ordered_json to_json(const VerifyResult& verify) {
 }
 
 nlohmann::ordered_json to_json(const BenchResult& r, const std::string& drafter, const Roofline& roofline) {
+  const bool alone = r.what.gen_tokens && !r.what.concurrency;
   return {{"test", r.what.name()},
           {"prompt_tokens", r.what.prompt_tokens},
           {"gen_tokens", r.what.gen_tokens},
@@ -122,8 +126,8 @@ nlohmann::ordered_json to_json(const BenchResult& r, const std::string& drafter,
           {"first_token_ms", to_json(r.first_token_ms)},
           {"inter_token_ms", to_json(r.inter_token_ms)},
           {"bytes_read_per_token", r.bytes_read_per_token},
-          {"bandwidth_gb_s", r.what.gen_tokens && !r.what.concurrency ? gigabytes_per_second(r) : 0.0},
-          {"bandwidth_percent", r.what.gen_tokens && !r.what.concurrency ? percent_of(gigabytes_per_second(r), roofline.read_gb_s) : 0.0},
+          {"bandwidth_gb_s", measured(alone ? gigabytes_per_second(r) : 0.0)},
+          {"bandwidth_percent", measured(alone ? percent_of(gigabytes_per_second(r), roofline.read_gb_s) : 0.0)},
           {"speculation", speculation_json(r.speculation, drafter)}};
 }
 

@@ -123,13 +123,15 @@ ThreadTeam::ThreadTeam(uint32_t n_threads) : size_(std::clamp(n_threads, 1u, 0xf
 }
 
 void ThreadTeam::work(uint32_t member) {
+  bool took_part = true;
   for (uint32_t seen = 0;;) {
-    start_.wait_while(seen, idle_spin_ns_);
+    start_.wait_while(seen, took_part ? idle_spin_ns_ : 0);  // who is left out gives its CPU away at once
     seen = start_.value();
-    if (member >= (seen & 0xffff)) continue;
+    took_part = member < (seen & 0xffff);
+    if (!took_part) continue;
     if (stopping_) return;
     body_(context_, member);
-    barrier();
+    wait_for_all();  // not counted as a stall: the next run may have begun
   }
 }
 

@@ -40,14 +40,7 @@ class ThreadTeam {
   uint64_t run(Body body, void* context) { return run(body, context, size_); }
   /// All members of the run must call it the same number of times.
   void barrier() {
-    if (members_ == 1) return;
-    const uint32_t phase = phase_.value();
-    if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == members_) {
-      arrived_.store(0, std::memory_order_relaxed);
-      phase_.set_and_wake(phase + 1);
-      return;
-    }
-    const uint64_t waited = phase_.wait_while(phase, barrier_spin_ns_);
+    const uint64_t waited = wait_for_all();
     if (waited > kStallNs) stalled_ns_.fetch_add(waited, std::memory_order_relaxed);
   }
   /// Join the workers. The team then has one member, and run() still works.
@@ -57,6 +50,17 @@ class ThreadTeam {
   // Longer than any item of a phase should make the others wait.
   static constexpr uint64_t kStallNs = 300'000;
 
+  // Nothing of the run may be read after the arrival: where it is the last one, the next run may have begun.
+  uint64_t wait_for_all() {
+    const uint32_t members = members_, phase = phase_.value();
+    if (members == 1) return 0;
+    if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == members) {
+      arrived_.store(0, std::memory_order_relaxed);
+      phase_.set_and_wake(phase + 1);
+      return 0;
+    }
+    return phase_.wait_while(phase, barrier_spin_ns_);
+  }
   void work(uint32_t member);
   void begin(uint32_t n_members);
 

@@ -122,6 +122,18 @@ TEST(TeamSize, AMemberThatKeepsTheOthersWaitingIsLeftOutForAWhile) {
   EXPECT_NEAR(runs_alone(), 250 / 12, 3) << "after a long good time the first wait is short again";
 }
 
+TEST(TeamSize, LargeTeamsShrinkAndGrowInLargeSteps) {
+  TeamSize size(64);
+  uint64_t now = 0;
+  uint32_t runs = 0;
+  for (; size.members(now) > 2; ++runs) size.ran(now += kMs, kMs, kMs);  // every run waits for somebody
+  EXPECT_LT(runs, 60u);
+  // The processors are free again: the team grows back without a pause between the steps that do well.
+  const uint64_t begin = now;
+  for (runs = 0; size.members(now) < 64; ++runs) size.ran(now += kMs, kMs, 0);
+  EXPECT_LT(now - begin, 9000 * kMs);
+}
+
 TEST(TeamSize, LeavingOutMustPay) {
   TeamSize size(4);
   for (uint64_t i = 0; i < 100; ++i) {
