@@ -6,19 +6,23 @@
 
 namespace turbo::kv_float {
 
-enum class Element : uint32_t { f32 = 0, f16 = 1, bf16 = 2 };
+// e4m3 elements come out of the kernels times 2^-8: queries and outputs are multiplied by 2^8 outside.
+// _scaled: every row has a binary16 scale beside it.
+enum class Element : uint32_t { f32 = 0, f16 = 1, bf16 = 2, e4m3 = 3, e5m2 = 4, e4m3_scaled = 5, e5m2_scaled = 6 };
 
 struct KeyRun {
   const uint8_t* rows;  // first row of the run, one head
   uint64_t pitch;       // bytes between rows
   uint64_t n_rows, head_dim;
   uint64_t n_queries;
-  const uint8_t* ahead;  // rows of another block to fetch meanwhile, or null
+  const uint8_t* ahead;    // rows of another block to fetch meanwhile, or null
+  const uint16_t* scales;  // of the run's rows; _scaled elements only
 };
 
 struct Kernels {
-  // Round n floats into a row; false (and nothing written) when one is NaN.
-  bool (*encode)(const float* src, uint64_t n, uint8_t* row);
+  // Round n floats into a row, times 1 / scale where the element has one. False (and nothing written) when one is NaN
+  // or, 8-bit elements only, infinite.
+  bool (*encode)(const float* src, uint64_t n, uint8_t* row, uint16_t* scale);
   // scores[q * score_stride + i] = <query q, row i>
   void (*scores)(const KeyRun& run, const float* queries, uint64_t query_stride, float* scores, uint64_t score_stride);
   // out[q * out_stride + e] += weights[q * weight_stride + i] * row i [e], i rising. Writes whole 16-float chunks.

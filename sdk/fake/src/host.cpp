@@ -180,7 +180,7 @@ struct Host::Services {
     *instance = found->second.instance;
     return TURBO_OK;
   }
-  static turbo_status find_codec(void* ctx, uint32_t side, const turbo_kv_codec** codec, void** instance, turbo_error* error) {
+  static turbo_status find_codec(void* ctx, uint32_t side, uint32_t /*layer*/, const turbo_kv_codec** codec, void** instance, turbo_error* error) {
     if (side > 1 || !at(ctx).codecs[side].table) return fill_error(error, TURBO_UNSUPPORTED, "KV codec: none registered");
     *codec = at(ctx).codecs[side].table;
     *instance = at(ctx).codecs[side].instance;

@@ -82,7 +82,7 @@ class ArchPack {
   virtual void kv_free(turbo_kv_pool*) {}
   virtual void kv_pack(turbo_kv_pool*, int32_t /*open_id*/, int32_t /*block_id*/) { no_kv(); }
   virtual void kv_copy(turbo_kv_pool*, int32_t /*src*/, int32_t /*dst*/, uint32_t /*form*/) { no_kv(); }
-  virtual void kv_move_row(turbo_kv_pool*, int32_t /*src_id*/, uint32_t /*src_row*/, int32_t /*dst_id*/, uint32_t /*dst_row*/) { no_kv(); }
+  virtual void kv_move_row(turbo_kv_pool*, const turbo_kv_place& /*src*/, const turbo_kv_place& /*dst*/) { no_kv(); }
   virtual void kv_read(turbo_kv_pool*, int32_t /*id*/, uint32_t /*form*/, void* /*dst*/, uint64_t /*bytes*/) { no_kv(); }
   virtual void kv_write(turbo_kv_pool*, int32_t /*id*/, uint32_t /*form*/, const void* /*src*/, uint64_t /*bytes*/) { no_kv(); }
 
@@ -167,9 +167,10 @@ class ArchPack {
   static turbo_status c_kv_copy(void* self, turbo_kv_pool* pool, int32_t src, int32_t dst, uint32_t form, turbo_error* error) noexcept {
     return call(self, pool, "kv_copy", error, [&](T& t) { t.kv_copy(pool, src, dst, form); });
   }
-  static turbo_status c_kv_move_row(void* self, turbo_kv_pool* pool, int32_t src_id, uint32_t src_row, int32_t dst_id, uint32_t dst_row,
+  static turbo_status c_kv_move_row(void* self, turbo_kv_pool* pool, const turbo_kv_place* src, const turbo_kv_place* dst,
                                     turbo_error* error) noexcept {
-    return call(self, pool, "kv_move_row", error, [&](T& t) { t.kv_move_row(pool, src_id, src_row, dst_id, dst_row); });
+    return call(self, pool && src && TURBO_HAS(src, open_id) && dst && TURBO_HAS(dst, open_id), "kv_move_row", error,
+                [&](T& t) { t.kv_move_row(pool, *src, *dst); });
   }
   static turbo_status c_kv_read(void* self, turbo_kv_pool* pool, int32_t id, uint32_t form, void* dst, uint64_t bytes,
                                 turbo_error* error) noexcept {

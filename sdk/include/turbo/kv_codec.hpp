@@ -39,8 +39,11 @@ class KvCodec {
   virtual void move_row(const turbo_kv_shape& shape, const void* src_block, uint32_t src_row, void* dst_block,
                         uint32_t dst_row) const noexcept = 0;
   virtual void decode_row(const turbo_kv_shape& shape, uint32_t form, const void* block, uint32_t row, float* dst) const noexcept = 0;
-  /// Of everything that decides stored bits.
+  /// Of everything that decides stored bits, but for the centers.
   virtual uint64_t fingerprint() const noexcept = 0;
+  /// [load] K side, before any append: subtract center [n_kv_heads][head_dim] from every key of the layer. Not
+  /// overridden: the codec does not center.
+  virtual void set_center(const turbo_kv_shape&, const float* /*center*/) {}
 
   static const void* interface(std::string_view id) {
     static constexpr turbo_kv_codec table = make_table();
@@ -99,12 +102,19 @@ class KvCodec {
     if (checked && (!self || !shape || !block || !dst || row >= TURBO_KV_BLOCK)) return;
     at(self).decode_row(*shape, form, block, row, dst);
   }
+  static turbo_status c_set_center(void* self, const turbo_kv_shape* shape, const float* center, turbo_error* error) noexcept {
+    return guarded(error, [&] {
+      detail::check(self && shape && TURBO_HAS(shape, head_dim) && shape->side == TURBO_KV_SIDE_K && center, "set_center");
+      static_cast<T*>(self)->set_center(*shape, center);
+    });
+  }
   static uint64_t c_fingerprint(void* self) noexcept { return self ? at(self).fingerprint() : 0; }
 
   static constexpr turbo_kv_codec make_table() {
+    constexpr bool centers = !std::is_same_v<decltype(&T::set_center), decltype(&KvCodec::set_center)>;
     constexpr bool packs = !std::is_same_v<decltype(&T::pack), decltype(&KvCodec::pack)>;
     return {sizeof(turbo_kv_codec), 0, &c_layout, &c_append, packs ? &c_pack : nullptr, &c_prepare_query, &c_qk_scores,
-            &c_pv_accumulate, &c_finish_output, &c_move_row, &c_decode_row, &c_fingerprint};
+            &c_pv_accumulate, &c_finish_output, &c_move_row, &c_decode_row, &c_fingerprint, centers ? &c_set_center : nullptr};
   }
 };
 

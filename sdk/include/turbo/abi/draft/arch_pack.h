@@ -20,7 +20,8 @@ typedef struct turbo_host_registry {
   void* ctx;
   /* [load] The format that serves a GGUF type; TURBO_UNSUPPORTED names the type. */
   turbo_status (*weight_format)(void* ctx, uint32_t type, const turbo_weight_format** format, void** instance, turbo_error* error);
-  turbo_status (*kv_codec)(void* ctx, uint32_t side, const turbo_kv_codec** codec, void** instance, turbo_error* error);
+  /* [load] The codec of one side of one layer, as of now: ask anew for every pool. */
+  turbo_status (*kv_codec)(void* ctx, uint32_t side, uint32_t layer, const turbo_kv_codec** codec, void** instance, turbo_error* error);
 } turbo_host_registry;
 
 #define TURBO_ARCH_PACK_DRAFT "turbo.arch_pack/draft2"
@@ -52,6 +53,14 @@ typedef struct turbo_kv_pool_desc {
   uint32_t n_blocks;      /* blocks of 64 positions */
   uint32_t n_open_blocks; /* open forms; ignored when both codecs' open form is packed */
 } turbo_kv_pool_desc;
+
+/* One position of the cache: both ids of its block, as in the step table, and the row in it. An id of a form that the
+ * pool's codecs do not have is not looked at. */
+typedef struct turbo_kv_place {
+  uint32_t struct_size;
+  uint32_t row; /* 0..63 */
+  int32_t block_id, open_id;
+} turbo_kv_place;
 
 typedef struct turbo_kv_bytes {
   uint32_t struct_size;
@@ -87,8 +96,7 @@ typedef struct turbo_arch_pack {
   turbo_status (*kv_pack)(void* self, turbo_kv_pool* pool, int32_t open_id, int32_t block_id, turbo_error* error);
   turbo_status (*kv_copy)(void* self, turbo_kv_pool* pool, int32_t src_block, int32_t dst_block, uint32_t form, turbo_error* error);
   /* Copy one position of the open (or only) form between blocks, all layers, both sides. */
-  turbo_status (*kv_move_row)(void* self, turbo_kv_pool* pool, int32_t src_id, uint32_t src_row, int32_t dst_id, uint32_t dst_row,
-                              turbo_error* error);
+  turbo_status (*kv_move_row)(void* self, turbo_kv_pool* pool, const turbo_kv_place* src, const turbo_kv_place* dst, turbo_error* error);
   /* [load] Raw bytes of a block for save and restore; bytes = block_bytes or open_block_bytes. */
   turbo_status (*kv_read)(void* self, turbo_kv_pool* pool, int32_t id, uint32_t form, void* dst, uint64_t bytes, turbo_error* error);
   turbo_status (*kv_write)(void* self, turbo_kv_pool* pool, int32_t id, uint32_t form, const void* src, uint64_t bytes, turbo_error* error);

@@ -92,7 +92,11 @@ typedef struct turbo_kv_codec {
   void (*move_row)(void* self, const turbo_kv_shape* shape, const void* src_block, uint32_t src_row, void* dst_block, uint32_t dst_row);
   /* [any] Plain decode of one row, all heads: dst [n_kv_heads][head_dim]. For tests and tools. */
   void (*decode_row)(void* self, const turbo_kv_shape* shape, uint32_t form, const void* block, uint32_t row, float* dst);
-  uint64_t (*fingerprint)(void* self); /* [any] of everything that decides stored bits */
+  uint64_t (*fingerprint)(void* self); /* [any] of everything that decides stored bits, but for the centers */
+  /* [load] K side, before any append: center [n_kv_heads][head_dim] is subtracted from every key of the layer before it
+   * is stored, in both forms; decode_row adds it back. Scores of a query change by one constant, so attention does not.
+   * Null: the codec does not center. */
+  turbo_status (*set_center)(void* self, const turbo_kv_shape* shape, const float* center, turbo_error* error);
 } turbo_kv_codec;
 
 #ifdef __cplusplus
