@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/machine.h"
+#include "engine/kv_setup.h"
 #include "model/files/tensor_types.h"
 
 namespace turbo::engine {
@@ -13,7 +14,8 @@ uint32_t compute_threads(const profile::Profile& profile) {
   return profile.compute.threads > 0 ? static_cast<uint32_t>(profile.compute.threads) : usable_cpus();
 }
 
-loader::Request make_request(const profile::Profile& profile, const model::ModelFile& file, const turbo_model_facts* facts) {
+loader::Request make_request(const profile::Profile& profile, const kv::CodecPolicy& policy, const model::ModelFile& file,
+                             const turbo_model_facts* facts) {
   loader::Request request;
   request.tiers = profile.tiers;
   request.require = profile.require;
@@ -33,6 +35,7 @@ loader::Request make_request(const profile::Profile& profile, const model::Model
   request.compute_threads = compute_threads(profile);
   request.options["weight_format"] = {{"activations", profile.compute.activations}};
   request.options["arch_pack"] = {{"threads", std::to_string(request.compute_threads)}};
+  ask_for_spare_codecs(request, policy);
   if (!profile.kv.options.empty()) request.options["kv_codec"] = profile.kv.options;
   if (profile.drafter.name != "off") {
     loader::OptionTexts& options = request.options["drafter"];

@@ -1,6 +1,7 @@
 // From a profile and a model file to the loader's request. Private to engine/.
 #pragma once
 
+#include "kv/policy.h"
 #include "loader/resolve.h"
 #include "model/config.h"
 #include "model/files/model_file.h"
@@ -12,7 +13,8 @@ namespace turbo::engine {
 uint32_t compute_threads(const profile::Profile& profile);
 
 /// `facts` is borrowed by the request.
-loader::Request make_request(const profile::Profile& profile, const model::ModelFile& file, const turbo_model_facts* facts);
+loader::Request make_request(const profile::Profile& profile, const kv::CodecPolicy& policy, const model::ModelFile& file,
+                             const turbo_model_facts* facts);
 
 /// {profile, model} of `turbo plan --json`, then the loader's report.
 nlohmann::ordered_json plan_json(const profile::Profile& profile, const model::ModelFile& file,

@@ -12,6 +12,8 @@
 #include "base/human.h"
 #include "base/machine.h"
 #include "engine/host_model.h"
+#include "engine/kv_plan.h"
+#include "engine/kv_setup.h"
 #include "engine/plugin_metrics.h"
 #include "engine/resolve.h"
 #include "engine/tokenizer_source.h"
@@ -90,6 +92,8 @@ struct Runtime::Impl {
   profile::Profile profile;
   std::unique_ptr<model::ModelFile> file;
   model::ModelConfig config;
+  kv::CodecPolicy kv_policy;  // taken out of profile.kv.options
+  KvSetup kv_setup;
   std::string name;
   uint32_t context = 0;
   std::shared_ptr<const text::Tokenizer> tokenizer;
@@ -115,6 +119,7 @@ struct Runtime::Impl {
   // The file and what it says; then the plugins that can serve it.
   Status open_model(const profile::Profile& wanted);
   Status resolve(loader::ResolveMode mode);
+  Status plan_cache();
   std::string describe() const {
     return fmt::format("profile: {}\nmodel: {} ({}, {:.2f} M parameters, context {})\n", profile.source.string(),
                        profile.model.path.string(), config.architecture, static_cast<double>(config.n_parameters) / 1e6, context);
@@ -159,6 +164,7 @@ Status Runtime::Impl::open_text() {
 
 Status Runtime::Impl::open_model(const profile::Profile& wanted) {
   profile = wanted;
+  TURBO_ASSIGN(kv_policy, kv::take_policy(profile.kv.options, profile.kv.v));
   if (profile.model.path.empty())
     return Status(Code::not_found, "no model is named", "give --model FILE or set model.path in the profile");
   TURBO_ASSIGN(file, model::ModelFile::open(profile.model.path));
@@ -171,7 +177,7 @@ Status Runtime::Impl::open_model(const profile::Profile& wanted) {
 Status Runtime::Impl::resolve(loader::ResolveMode mode) {
   stage = LoadStage::plugins;
   host_model = std::make_unique<HostModel>(*file, config, tokenizer.get(), context);
-  const loader::Request request = make_request(profile, *file, host_model->facts());
+  const loader::Request request = make_request(profile, kv_policy, *file, host_model->facts());
   TURBO_ASSIGN(loader::Catalog scanned, loader::Catalog::scan(loader::catalog_settings(request)));
   catalog = std::make_unique<loader::Catalog>(std::move(scanned));
   loader::Services services;
@@ -189,6 +195,21 @@ Status Runtime::Impl::resolve(loader::ResolveMode mode) {
   return Status::ok();
 }
 
+// What the pool would be, added to the report. Layers that the check at load would promote are not known yet.
+Status Runtime::Impl::plan_cache() {
+  TURBO_ASSIGN(kv_setup, set_up_codecs(*resolution, kv_policy, config));
+  TURBO_ASSIGN(const turbo_kv_bytes bytes, kv::KvCache::bytes(pack().api, pack().self, cache_shape(config, 1, 1)));
+  uint64_t weight_bytes = 0;
+  for (const model::Tensor& tensor : file->tensors()) weight_bytes += tensor.bytes;
+  const uint64_t free_bytes = resolution->tier() == TURBO_TIER_CPU ? available_memory_bytes() : resolution->device().memory_bytes;
+  const KvPlan plan = plan_kv(profile, config, bytes, weight_bytes, free_bytes);
+  report.json["kv"] = to_json(plan);
+  report.json["kv"]["notes"] = kv_setup.notes;
+  report.text += to_text(plan);
+  for (const std::string& note : kv_setup.notes) report.text += fmt::format("          {}\n", note);
+  return Status::ok();
+}
+
 Status Runtime::Impl::load_weights(const Progress& progress) {
   stage = LoadStage::weights;
   TURBO_RETURN_IF_ERROR(resolution->start());
@@ -201,6 +222,8 @@ Status Runtime::Impl::load_weights(const Progress& progress) {
 
 Status Runtime::Impl::start_engine() {
   stage = LoadStage::engine;
+  TURBO_ASSIGN(kv_setup, set_up_codecs(*resolution, kv_policy, config, *weights, tokenizer.get()));
+  for (const std::string& note : kv_setup.notes) spdlog::info("KV cache: {}", note);
   const uint32_t max_running = static_cast<uint32_t>(std::max(1, profile.engine.max_running));
   TURBO_ASSIGN(const turbo_kv_bytes bytes, kv::KvCache::bytes(pack().api, pack().self, cache_shape(config, 1, max_running)));
   const uint64_t total = total_memory_bytes();
@@ -254,7 +277,7 @@ Result<std::string> Runtime::Impl::cache_fingerprint() {
     const uint64_t size = text.size();
     sum.add(std::as_bytes(std::span(&size, 1))).add(std::as_bytes(std::span(text)));
   };
-  add("turbo cache 1");
+  add("turbo cache 2");
   add(file->config_json());
   for (const model::MappedFile& part : file->files()) {
     sum.add(part.bytes());
@@ -262,6 +285,7 @@ Result<std::string> Runtime::Impl::cache_fingerprint() {
   }
   add(profile.kv.k);
   add(profile.kv.v);
+  add(kv_setup.fingerprint);
   for (const auto& [name, value] : profile.kv.options) {
     add(name);
     add(value);
@@ -275,7 +299,8 @@ Result<std::string> Runtime::Impl::cache_fingerprint() {
 Result<PlanReport> plan(const profile::Profile& profile, LoadStage* failed_at, PlanReport* losses) {
   Runtime::Impl impl;
   Status status = impl.open_model(profile);
-  if (status.is_ok()) status = impl.resolve(loader::ResolveMode::plan);
+  if (status.is_ok()) status = impl.resolve(loader::ResolveMode::load);
+  if (status.is_ok()) status = impl.plan_cache();
   if (status.is_ok()) return impl.report;
   if (failed_at) *failed_at = impl.stage;
   if (losses) *losses = impl.report;
@@ -288,6 +313,7 @@ Result<uint64_t> kv_bytes_per_token(const profile::Profile& profile, LoadStage* 
   if (status.is_ok()) status = impl.resolve(loader::ResolveMode::load);
   if (failed_at) *failed_at = impl.stage;
   TURBO_RETURN_IF_ERROR(status);
+  TURBO_RETURN_IF_ERROR(set_up_codecs(*impl.resolution, impl.kv_policy, impl.config).status());
   TURBO_ASSIGN(const turbo_kv_bytes bytes, kv::KvCache::bytes(impl.pack().api, impl.pack().self, cache_shape(impl.config, 1, 1)));
   return bytes.block_bytes / kv::kBlock;
 }

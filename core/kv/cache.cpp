@@ -126,10 +126,12 @@ Status KvCache::move_row(SequenceBlocks& sequence, uint32_t src_slot, uint32_t d
   const uint32_t src_block = src_slot / kBlock, dst_block = dst_slot / kBlock;
   if (std::max(src_block, dst_block) >= table.size() || table[src_block] < 0 || table[dst_block] < 0)
     return error(Code::internal, "KV cache: row move {} -> {} outside the open blocks", src_slot, dst_slot);
+  const auto place = [&](uint32_t slot) {
+    return turbo_kv_place{sizeof(turbo_kv_place), slot % kBlock, sequence.packed[slot / kBlock], sequence.open[slot / kBlock]};
+  };
+  const turbo_kv_place src = place(src_slot), dst = place(dst_slot);
   AbiError failure;
-  return failure.check(api_->kv_move_row(pack_, pool_, table[src_block], src_slot % kBlock, table[dst_block],
-                                         dst_slot % kBlock, failure.out()),
-                       "moving a KV row");
+  return failure.check(api_->kv_move_row(pack_, pool_, &src, &dst, failure.out()), "moving a KV row");
 }
 
 void KvCache::publish(SequenceBlocks& sequence, std::span<const int32_t> tokens) {

@@ -79,6 +79,7 @@ struct Registry {
   };
   std::map<uint32_t, Entry> weight_formats;  // by GGUF type
   Entry kv_codecs[2];                        // by TURBO_KV_SIDE_*
+  std::map<uint32_t, Entry> layer_codecs[2];  // by side, then layer: those that differ from the side's
 };
 
 class ComponentHost {
@@ -135,7 +136,7 @@ class ComponentHost {
   static turbo_status model_token_bytes(void* ctx, int32_t id, const char** bytes, uint64_t* n);
   static turbo_status registry_format(void* ctx, uint32_t type, const turbo_weight_format** format, void** instance,
                                       turbo_error* error);
-  static turbo_status registry_codec(void* ctx, uint32_t side, const turbo_kv_codec** codec, void** instance,
+  static turbo_status registry_codec(void* ctx, uint32_t side, uint32_t layer, const turbo_kv_codec** codec, void** instance,
                                      turbo_error* error);
 
   Result<std::string> allowed_file(const char* path) const;

@@ -226,13 +226,15 @@ turbo_status ComponentHost::registry_format(void* ctx, uint32_t type, const turb
   });
 }
 
-turbo_status ComponentHost::registry_codec(void* ctx, uint32_t side, const turbo_kv_codec** codec, void** instance,
-                                           turbo_error* error) {
+turbo_status ComponentHost::registry_codec(void* ctx, uint32_t side, uint32_t layer, const turbo_kv_codec** codec,
+                                           void** instance, turbo_error* error) {
   return barrier(error, [&]() -> Status {
     if (!ctx || !codec || !instance) return Status(Code::invalid_argument, "registry: out-parameters must not be null");
     if (side > TURBO_KV_SIDE_V)
       return turbo::error(Code::invalid_argument, "registry: side: expected 0 or 1 but found {}", side);
-    const Registry::Entry& entry = self_of(ctx)->settings_.registry->kv_codecs[side];
+    const Registry& registry = *self_of(ctx)->settings_.registry;
+    const auto own = registry.layer_codecs[side].find(layer);
+    const Registry::Entry& entry = own == registry.layer_codecs[side].end() ? registry.kv_codecs[side] : own->second;
     if (!entry.table)
       return turbo::error(Code::unsupported, "registry: no KV codec was resolved for side {}",
                           side == TURBO_KV_SIDE_K ? "K" : "V");

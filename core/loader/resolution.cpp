@@ -37,6 +37,8 @@ Resolution::State::~State() {
 void Resolution::State::stop_all() {
   for (Instance* instance : {drafter.get(), sampler.get(), pack.get(), codecs[1].get(), codecs[0].get()})
     if (instance) instance->stop();
+  for (auto& side : spare_codecs)
+    for (auto& [name, instance] : side) instance->stop();
   for (auto& [component, instance] : formats) instance->stop();
 }
 
@@ -44,6 +46,7 @@ void Resolution::State::destroy_all() {
   drafter.reset();
   sampler.reset();
   pack.reset();
+  for (auto& side : spare_codecs) side.clear();
   codecs[1].reset();
   codecs[0].reset();
   formats.clear();
@@ -88,11 +91,31 @@ Component<turbo_kv_codec> Resolution::kv_codec(uint32_t side) const {
                                 : component_of<turbo_kv_codec>(state_->codecs[side].get());
 }
 
+Component<turbo_kv_codec> Resolution::spare_codec(uint32_t side, const std::string& name) const {
+  if (side > TURBO_KV_SIDE_V) return {};
+  const auto found = state_->spare_codecs[side].find(name);
+  return component_of<turbo_kv_codec>(found == state_->spare_codecs[side].end() ? nullptr : found->second.get());
+}
+
+Status Resolution::use_codec(uint32_t side, uint32_t layer, const std::string& name) {
+  if (side > TURBO_KV_SIDE_V) return error(Code::invalid_argument, "side: expected 0 or 1 but found {}", side);
+  if (name.empty()) {
+    state_->registry.layer_codecs[side].erase(layer);
+    return Status::ok();
+  }
+  const Component<turbo_kv_codec> codec = spare_codec(side, name);
+  if (!codec) return error(Code::not_found, "no KV codec '{}' was resolved for single layers", clean_text(name, 64));
+  state_->registry.layer_codecs[side][layer] = {codec.table, codec.self};
+  return Status::ok();
+}
+
 Status Resolution::start() {
   for (auto& [component, instance] : state_->formats) TURBO_RETURN_IF_ERROR(instance->start());
   for (Instance* instance :
        {state_->codecs[0].get(), state_->codecs[1].get(), state_->pack.get(), state_->sampler.get()})
     if (instance) TURBO_RETURN_IF_ERROR(instance->start());
+  for (auto& side : state_->spare_codecs)
+    for (auto& [name, instance] : side) TURBO_RETURN_IF_ERROR(instance->start());
   return Status::ok();
 }
 

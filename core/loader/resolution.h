@@ -40,6 +40,7 @@ struct Resolution::State {
 
   std::map<const ManifestComponent*, std::unique_ptr<Instance>> formats;  // one instance serves all its types
   std::unique_ptr<Instance> codecs[2];
+  std::map<std::string, std::unique_ptr<Instance>> spare_codecs[2];  // by side, then component name
   std::unique_ptr<Instance> sampler, pack, drafter;
   std::vector<Candidate> drafter_candidates;  // best first, not created yet
   Report report;

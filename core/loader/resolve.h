@@ -35,6 +35,7 @@ struct Request {
   std::optional<std::string> require;                       // this tier or an error
   std::vector<WeightType> weight_types;                     // of every file that will be loaded
   std::string kv_k = "f16", kv_v = "f16";
+  std::vector<std::string> spare_codecs[2];  // by side: what single layers may use instead, where it can be had
   std::string drafter = "off";
   std::string sampler = "standard";
   std::vector<std::filesystem::path> plugin_paths;
@@ -112,6 +113,10 @@ class Resolution {
   Component<turbo_arch_pack> arch_pack() const;
   Component<turbo_weight_format> weight_format(uint32_t type) const;
   Component<turbo_kv_codec> kv_codec(uint32_t side) const;  // TURBO_KV_SIDE_*
+  /// A spare codec of the request; empty when none serves under that name in this tier.
+  Component<turbo_kv_codec> spare_codec(uint32_t side, const std::string& name) const;
+  /// From the next KV pool on, the layer's codec is this spare one ("": the side's own again).
+  Status use_codec(uint32_t side, uint32_t layer, const std::string& name);
   Component<turbo_sampler> sampler() const;
   /// Empty until open_drafter has answered ok, and when the drafter is off.
   Component<turbo_drafter> drafter() const;

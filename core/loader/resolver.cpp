@@ -129,6 +129,7 @@ Result<Resolution> Resolver::run() {
     report().warnings.push_back(fmt::format("tier {} is used instead of {}: {}", tier_name(state_->tier),
                                             tier_name(tiers_.front()), all_losses_.front().text()));
   list_outranked();
+  TURBO_RETURN_IF_ERROR(resolve_spare_codecs());
   TURBO_RETURN_IF_ERROR(resolve_drafter());
   std::vector<std::string>& warnings = report().warnings;
   warnings.insert(warnings.end(), experimental_.begin(), experimental_.end());
@@ -356,6 +357,22 @@ void Resolver::list_outranked() {
         reject(need.slot, ref.plugin->manifest.id, tier,
                fmt::format("tier {} comes before {}", tier_name(state_->tier), tier_name(tier)));
     }
+}
+
+// Spare codecs are no slots: what the request can do without is not explained, and only asked for when needed.
+Status Resolver::resolve_spare_codecs() {
+  for (const uint32_t side : {TURBO_KV_SIDE_K, TURBO_KV_SIDE_V})
+    for (const std::string& name : request_.spare_codecs[side]) {
+      const Need need = named(side == TURBO_KV_SIDE_K ? "kv_codec:k" : "kv_codec:v", TURBO_KIND_KV_CODEC, name);
+      TURBO_ASSIGN(const std::vector<ComponentRef> refs, installed(need, state_->tier));
+      for (const Candidate& candidate : usable(need, refs)) {
+        Result<std::unique_ptr<Instance>> instance = create_instance(candidate, *state_, nullptr, nullptr);
+        if (!instance) continue;
+        state_->spare_codecs[side][name] = *std::move(instance);
+        break;
+      }
+    }
+  return Status::ok();
 }
 
 Status Resolver::resolve_drafter() {

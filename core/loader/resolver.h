@@ -68,6 +68,7 @@ class Resolver {
   void list_outranked();
   void list_ops(const Candidate& pack);
   Status resolve_drafter();
+  Status resolve_spare_codecs();
   Status no_tier() const;
 
   /// As reject, and a line in the log: something that should have worked did not.

@@ -63,9 +63,9 @@ inline const turbo_arch_pack* kv_device_api() {
       KvDevice::of(self).written[{form, id}] = static_cast<const unsigned char*>(src)[bytes - 1];
       return TURBO_OK;
     };
-    a.kv_move_row = [](void* self, turbo_kv_pool*, int32_t from, uint32_t from_row, int32_t to, uint32_t to_row,
-                       turbo_error*) -> turbo_status {
-      KvDevice::of(self).moved_rows.emplace_back(from, from_row, to, to_row);
+    a.kv_move_row = [](void* self, turbo_kv_pool*, const turbo_kv_place* from, const turbo_kv_place* to, turbo_error*) -> turbo_status {
+      const auto id = [](const turbo_kv_place* place) { return place->open_id >= 0 ? place->open_id : place->block_id; };
+      KvDevice::of(self).moved_rows.emplace_back(id(from), from->row, id(to), to->row);
       return TURBO_OK;
     };
     return a;

@@ -37,14 +37,26 @@ struct DecoderBuffers {
                   config.rope.magnitude()});
   }
 
-  void attend(uint32_t layer, float scale) { program.attend({layer, q, attended, config.n_heads, scale}); }
+  void attend(uint32_t layer, float scale) {
+    if (shape.tap_attention) {
+      step.query_taps.push_back(keep(q, uint64_t{config.n_heads} * config.head_dim_k));
+      step.key_taps.push_back(keep(k, uint64_t{config.n_kv_heads} * config.head_dim_k));
+    }
+    program.attend({layer, q, attended, config.n_heads, scale});
+  }
+
+  /// A copy of a buffer that survives the run.
+  uint32_t keep(uint32_t source, uint64_t width) {
+    const uint32_t copy = program.buffer("tap", width, TURBO_ROWS_STEP, true);
+    program.tap(source, copy);
+    return copy;
+  }
 
   /// Keep `source` as a tap if it was asked for under this number. The copy survives the layers that follow.
   void tap(uint32_t number, uint32_t source) {
     for (size_t i = 0; i < shape.tap_layers.size(); ++i) {
       if (shape.tap_layers[i] != static_cast<int32_t>(number)) continue;
-      step.taps[i] = program.buffer("tap", config.n_embd, TURBO_ROWS_STEP, true);
-      program.tap(source, step.taps[i]);
+      step.taps[i] = keep(source, config.n_embd);
     }
   }
 

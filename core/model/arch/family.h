@@ -20,12 +20,15 @@ struct StepShape {
   uint32_t max_logit_rows = 1;
   turbo_kv_pool* kv = nullptr;
   std::vector<int32_t> tap_layers;  // residual leaving these layers is kept; n_layers = after the final norm
+  bool tap_attention = false;       // keep what attention reads: queries and keys of every layer, rotated
 };
 
 struct StepProgram {
   std::unique_ptr<ProgramBuilder> builder;
   uint32_t logits = TURBO_NO_BUFFER;  // buffer [logit rows][vocab]
   std::vector<uint32_t> taps;         // buffer of each requested tap, [rows][n_embd]
+  std::vector<uint32_t> query_taps;   // with tap_attention, by layer: [rows][n_heads][head_dim_k]
+  std::vector<uint32_t> key_taps;     // same: [rows][n_kv_heads][head_dim_k]
 };
 
 using BuildStep = StepProgram (*)(const ModelConfig&, const WeightSet&, const StepShape&);

@@ -31,9 +31,9 @@ struct Scratch {
 class AttendItem {
  public:
   AttendItem(StepRun& run, const AttendJob& job, uint32_t member)
-      : run_(run), plan_(run.plan), t_(run.table), job_(job), pool_(*run.plan.needs.pool), keys_(pool_.side[TURBO_KV_SIDE_K]),
-        values_(pool_.side[TURBO_KV_SIDE_V]), gqa_(job.n_heads / pool_.desc.n_kv_heads), v_forms_(values_.one_form ? 1 : 2),
-        v_floats_(uint64_t{values_.query_stride} * v_forms_) {
+      : run_(run), plan_(run.plan), t_(run.table), job_(job), pool_(*run.plan.needs.pool), keys_(pool_.part(TURBO_KV_SIDE_K, job.layer)),
+        values_(pool_.part(TURBO_KV_SIDE_V, job.layer)), gqa_(job.n_heads / pool_.desc.n_kv_heads),
+        v_floats_(uint64_t{values_.query_stride} * values_.n_forms()) {
     const uint64_t queries = uint64_t{plan_.group_rows} * plan_.max_gqa;
     uint8_t* raw = plan_.scratch.data() + member * plan_.scratch_stride;
     s_.segments = reinterpret_cast<Segment*>(raw);
@@ -99,7 +99,7 @@ class AttendItem {
 
   // Segments of split s of a row, for one side; returns their number.
   uint32_t locate(uint32_t r, uint32_t s, uint32_t which) const {
-    const KvSide& side = pool_.side[which];
+    const KvPart& side = pool_.part(which, job_.layer);
     const uint32_t n = n_keys(r, s), p = position(r), i = row(r);
     const int32_t seq = t_.row_seq[i];
     const bool own_block = p / 64 == s;
@@ -133,7 +133,7 @@ class AttendItem {
   Segment segment(uint32_t which, int32_t seq, uint32_t slot, bool open, uint32_t n, uint32_t key) const {
     const uint64_t at = static_cast<uint64_t>(seq) * t_.block_capacity + slot / 64;
     const int32_t packed_id = t_.block_table[at];
-    if (!pool_.side[which].one_form && (open || packed_id < 0))
+    if (!pool_.part(which, job_.layer).one_form && (open || packed_id < 0))
       return {pool_.open_block(which, job_.layer, t_.open_table[at]), TURBO_KV_FORM_OPEN, slot % 64, n, key};
     return {pool_.packed_block(which, job_.layer, packed_id), TURBO_KV_FORM_PACKED, slot % 64, n, key};
   }
@@ -192,7 +192,7 @@ class AttendItem {
       const float* queries = plan_.row(job_.query, 0) + place * keys_.query_stride;
       const void* ahead = r == 0 ? block_ahead(TURBO_KV_SIDE_K, s) : nullptr;
       const turbo_kv_run keys{sizeof(turbo_kv_run), seg.form, seg.block, seg.row_begin, rows_[r].k_segments == 1 ? longest : seg.n, kv_head_, (end - r) * gqa_, ahead};
-      keys_.codec->qk_scores(keys_.self, &keys_.shapes[job_.layer], &keys, queries, keys_.query_stride, s_.scores + uint64_t{r} * gqa_ * 64 + seg.key, 64);
+      keys_.codec->qk_scores(keys_.self, &keys_.shape, &keys, queries, keys_.query_stride, s_.scores + uint64_t{r} * gqa_ * 64 + seg.key, 64);
     }
   }
 
@@ -202,7 +202,7 @@ class AttendItem {
       const uint64_t form = values_.one_form ? 0 : seg.form;
       const void* ahead = r == 0 ? block_ahead(TURBO_KV_SIDE_V, s) : nullptr;
       const turbo_kv_run keys{sizeof(turbo_kv_run), seg.form, seg.block, seg.row_begin, seg.n, kv_head_, (end - r) * gqa_, ahead};
-      values_.codec->pv_accumulate(values_.self, &values_.shapes[job_.layer], &keys, s_.scores + uint64_t{r} * gqa_ * 64 + seg.key, 64,
+      values_.codec->pv_accumulate(values_.self, &values_.shape, &keys, s_.scores + uint64_t{r} * gqa_ * 64 + seg.key, 64,
                                    part(r * gqa_) + form * values_.query_stride, v_floats_);
     }
   }
@@ -256,15 +256,15 @@ class AttendItem {
     for (uint32_t q = 0; q < group_->n_rows * gqa_; ++q) {
       run_.kernels.normalise(total(q), s_.total_l[q], v_floats_);
       const uint64_t head = uint64_t{kv_head_} * gqa_ + q % gqa_;
-      float* out = plan_.row(job_.out, row(q / gqa_)) + head * values_.head_dim;
-      const turbo_kv_shape* shape = &values_.shapes[job_.layer];
+      float* out = plan_.row(job_.out, row(q / gqa_)) + head * values_.shape.head_dim;
+      const turbo_kv_shape* shape = &values_.shape;
       if (values_.one_form) {
         values_.codec->finish_output(values_.self, shape, TURBO_KV_FORM_PACKED, total(q), out);
         continue;
       }
       values_.codec->finish_output(values_.self, shape, TURBO_KV_FORM_OPEN, total(q), out);
       values_.codec->finish_output(values_.self, shape, TURBO_KV_FORM_PACKED, total(q) + values_.query_stride, s_.output);
-      run_.kernels.add(out, s_.output, out, values_.head_dim);
+      run_.kernels.add(out, s_.output, out, values_.shape.head_dim);
     }
   }
 
@@ -273,8 +273,8 @@ class AttendItem {
   const StepTable& t_;
   const AttendJob& job_;
   const turbo_kv_pool& pool_;
-  const KvSide &keys_, &values_;
-  const uint32_t gqa_, v_forms_;
+  const KvPart &keys_, &values_;
+  const uint32_t gqa_;
   const uint64_t v_floats_;
   Scratch s_{};
   const RowGroup* group_ = nullptr;

@@ -1,6 +1,7 @@
 #include "kv_pool.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 namespace turbo::arch_cpu {
@@ -15,57 +16,47 @@ void check_block(int32_t id, uint32_t n, const char* what) {
     refuse(TURBO_INVALID_ARGUMENT, std::string(what) + " " + std::to_string(id) + " is not one of " + std::to_string(n));
 }
 
-void check_layout(const turbo_kv_layout& layout, const KvSide& side) {
+void check_layout(const KvPart& part) {
+  const turbo_kv_layout& layout = part.layout;
   const uint64_t most = uint64_t{1} << 40;
   if (layout.packed_block_bytes == 0 || layout.packed_block_bytes > most || layout.open_block_bytes > most || layout.alignment == 0 ||
-      (layout.alignment & (layout.alignment - 1)) || layout.alignment > kHugePage || layout.query_floats < side.head_dim ||
+      (layout.alignment & (layout.alignment - 1)) || layout.alignment > kHugePage || layout.query_floats < part.shape.head_dim ||
       layout.query_floats > 65536)
     refuse(TURBO_INTERNAL, "its codec announces an impossible layout");
-  if (!side.one_form && (layout.open_block_bytes == 0 || !side.codec->pack)) refuse(TURBO_INTERNAL, "its codec has no open form and no pack");
+  if (!part.one_form && (layout.open_block_bytes == 0 || !part.codec->pack)) refuse(TURBO_INTERNAL, "its codec has no open form and no pack");
 }
 
-void describe_side(turbo_kv_pool& pool, uint32_t which, const CodecSource& codecs) {
-  KvSide& side = pool.side[which];
-  side.head_dim = which == TURBO_KV_SIDE_K ? pool.desc.head_dim_k : pool.desc.head_dim_v;
+KvPart describe_part(const turbo_kv_pool_desc& desc, uint32_t which, uint32_t layer, const CodecSource& codecs) {
+  KvPart part;
   turbo_error error{};
   error.struct_size = sizeof error;
-  if (!codecs.find) refuse(TURBO_UNSUPPORTED, "the host offers no KV codecs");
-  turbo_status status = codecs.find(codecs.ctx, which, &side.codec, &side.self, &error);
-  if (status != TURBO_OK || !side.codec)
+  turbo_status status = codecs.find(codecs.ctx, which, layer, &part.codec, &part.self, &error);
+  if (status != TURBO_OK || !part.codec)
     throw Failure(status != TURBO_OK ? status : TURBO_UNSUPPORTED, error.message[0] ? error.message : "KV pool: no codec", error.hint);
-  for (uint32_t layer = 0; layer < pool.desc.n_layers; ++layer) {
-    const turbo_kv_shape shape{sizeof(turbo_kv_shape), which, layer, pool.desc.n_layers, pool.desc.n_kv_heads, side.head_dim};
-    turbo_kv_layout layout{};
-    layout.struct_size = sizeof layout;
-    status = side.codec->layout(side.self, &shape, &layout, &error);
-    if (status != TURBO_OK) throw Failure(status, error.message, error.hint);
-    const bool one_form = layout.flags & TURBO_KV_OPEN_IS_PACKED;
-    if (layer == 0) {
-      side.layout = layout;
-      side.one_form = one_form;
-    }
-    check_layout(layout, side);
-    if (one_form != side.one_form || layout.query_floats != side.layout.query_floats || layout.sinks != side.layout.sinks)
-      refuse(TURBO_UNSUPPORTED, "its codec changes form, query size or sinks between layers");
-    side.shapes.push_back(shape);
-  }
-  side.query_stride = static_cast<uint32_t>(align_up(side.layout.query_floats, 16));
+  const uint32_t head_dim = which == TURBO_KV_SIDE_K ? desc.head_dim_k : desc.head_dim_v;
+  part.shape = {sizeof(turbo_kv_shape), which, layer, desc.n_layers, desc.n_kv_heads, head_dim};
+  part.layout.struct_size = sizeof part.layout;
+  status = part.codec->layout(part.self, &part.shape, &part.layout, &error);
+  if (status != TURBO_OK) throw Failure(status, error.message, error.hint);
+  part.one_form = part.layout.flags & TURBO_KV_OPEN_IS_PACKED;
+  check_layout(part);
+  part.query_stride = static_cast<uint32_t>(align_up(part.layout.query_floats, 16));
+  return part;
 }
 
-// Offsets of [layer][K, V] parts in one block of a form.
+// Places the [layer][K, V] parts in one block of a form; returns the bytes of the block.
 uint64_t place_parts(turbo_kv_pool& pool, bool open) {
-  uint64_t at = 0;
+  uint64_t at = 0, alignment = 64;
   for (uint32_t layer = 0; layer < pool.desc.n_layers; ++layer)
-    for (KvSide& side : pool.side) {
-      turbo_kv_layout layout{};
-      layout.struct_size = sizeof layout;
-      side.codec->layout(side.self, &side.shapes[layer], &layout, nullptr);
-      const uint64_t bytes = open ? (side.one_form ? 0 : layout.open_block_bytes) : layout.packed_block_bytes;
-      at = align_up(at, std::max<uint64_t>(64, layout.alignment));
-      (open ? side.open_offset : side.packed_offset).push_back(at);
+    for (std::vector<KvPart>& side : pool.parts) {
+      KvPart& part = side[layer];
+      const uint64_t bytes = open ? (part.one_form ? 0 : part.layout.open_block_bytes) : part.layout.packed_block_bytes;
+      alignment = std::max<uint64_t>(alignment, part.layout.alignment);
+      at = align_up(at, std::max<uint64_t>(64, part.layout.alignment));
+      (open ? part.open_offset : part.packed_offset) = at;
       at = checked_add(at, bytes, "KV pool");
     }
-  return align_up(at, std::max<uint64_t>({64, pool.side[0].layout.alignment, pool.side[1].layout.alignment}));
+  return align_up(at, alignment);
 }
 
 }  // namespace
@@ -79,8 +70,13 @@ turbo_kv_pool describe_pool(const turbo_kv_pool_desc& desc, const CodecSource& c
                                        std::to_string(desc.n_blocks) + " blocks are out of range");
   turbo_kv_pool pool;
   pool.desc = desc;
-  describe_side(pool, TURBO_KV_SIDE_K, codecs);
-  describe_side(pool, TURBO_KV_SIDE_V, codecs);
+  if (!codecs.find) refuse(TURBO_UNSUPPORTED, "the host offers no KV codecs");
+  for (uint32_t which : {TURBO_KV_SIDE_K, TURBO_KV_SIDE_V})
+    for (uint32_t layer = 0; layer < desc.n_layers; ++layer) {
+      const KvPart& part = pool.parts[which].emplace_back(describe_part(desc, which, layer, codecs));
+      (part.one_form ? pool.any_one_form : pool.any_two_form) = true;
+      if (!part.one_form) pool.sinks = std::max(pool.sinks, part.layout.sinks);
+    }
   pool.block_bytes = place_parts(pool, false);
   pool.open_block_bytes = place_parts(pool, true);
   if (pool.one_form()) pool.open_block_bytes = 0;
@@ -89,26 +85,41 @@ turbo_kv_pool describe_pool(const turbo_kv_pool_desc& desc, const CodecSource& c
 
 void allocate_pool(turbo_kv_pool& pool, const turbo_host_alloc* alloc) {
   if (pool.desc.n_blocks == 0) refuse(TURBO_INVALID_ARGUMENT, "no blocks");
-  const uint64_t alignment = std::max<uint64_t>({4096, pool.side[0].layout.alignment, pool.side[1].layout.alignment});
+  uint64_t alignment = 4096;
+  for (const std::vector<KvPart>& side : pool.parts)
+    for (const KvPart& part : side) alignment = std::max<uint64_t>(alignment, part.layout.alignment);
   // Large pages only where a block fills them: the pool is touched block by block, and RSS should follow what is used.
   const bool huge = pool.block_bytes >= kHugePage;
   pool.packed = Memory(alloc, checked_mul(pool.block_bytes, pool.desc.n_blocks, "KV pool"), alignment, "kv", huge);
   pool.open = Memory(alloc, checked_mul(pool.open_block_bytes, pool.n_open_blocks(), "KV pool"), alignment, "kv", false);
 }
 
-void pool_pack(turbo_kv_pool& pool, int32_t open_id, int32_t block_id) {
+void pool_pack(turbo_kv_pool& pool, int32_t open_id, int32_t block_id, ThreadTeam& team) {
   if (pool.one_form()) refuse(TURBO_INVALID_ARGUMENT, "its blocks have one form, nothing to pack");
   check_block(open_id, pool.n_open_blocks(), "open block");
   check_block(block_id, pool.n_blocks(), "block");
-  for (uint32_t which : {TURBO_KV_SIDE_K, TURBO_KV_SIDE_V}) {
-    const KvSide& side = pool.side[which];
-    if (side.one_form) continue;
-    for (uint32_t layer = 0; layer < pool.desc.n_layers; ++layer) {
-      const turbo_status status = side.codec->pack(side.self, &side.shapes[layer], pool.open_block(which, layer, open_id),
-                                                   pool.packed_block(which, layer, block_id));
-      if (status != TURBO_OK) refuse(status, "packing block " + std::to_string(block_id) + " failed in layer " + std::to_string(layer));
+  // A block of a large model is tens of thousands of vectors; parts are independent.
+  struct Packing {
+    turbo_kv_pool& pool;
+    const int32_t open_id, block_id;
+    std::atomic<uint32_t> next{0}, failed_layer{UINT32_MAX};
+    std::atomic<int32_t> status{TURBO_OK};
+    static void body(void* context, uint32_t) {
+      Packing& self = *static_cast<Packing*>(context);
+      for (uint32_t i; (i = self.next.fetch_add(1, std::memory_order_relaxed)) < self.pool.desc.n_layers * 2;) {
+        const uint32_t layer = i / 2, which = i % 2;
+        const KvPart& part = self.pool.part(which, layer);
+        if (part.one_form) continue;
+        const turbo_status status = part.codec->pack(part.self, &part.shape, self.pool.open_block(which, layer, self.open_id),
+                                                     self.pool.packed_block(which, layer, self.block_id));
+        int32_t none = TURBO_OK;
+        if (status != TURBO_OK && self.status.compare_exchange_strong(none, status)) self.failed_layer = layer;
+      }
     }
-  }
+  } packing{pool, open_id, block_id};
+  team.run(&Packing::body, &packing);
+  if (packing.status != TURBO_OK)
+    refuse(packing.status, "packing block " + std::to_string(block_id) + " failed in layer " + std::to_string(packing.failed_layer.load()));
 }
 
 uint8_t* pool_raw(turbo_kv_pool& pool, int32_t id, uint32_t form, uint64_t bytes) {
@@ -127,19 +138,18 @@ void pool_copy(turbo_kv_pool& pool, int32_t src, int32_t dst, uint32_t form) {
   if (from != to) std::memcpy(to, from, bytes);
 }
 
-void pool_move_row(turbo_kv_pool& pool, int32_t src_id, uint32_t src_row, int32_t dst_id, uint32_t dst_row) {
-  if (src_row >= TURBO_KV_BLOCK || dst_row >= TURBO_KV_BLOCK) refuse(TURBO_INVALID_ARGUMENT, "row past the end of a block");
-  // With one one-form side and one two-form side an id would name two unrelated blocks.
-  if (pool.side[0].one_form != pool.side[1].one_form) refuse(TURBO_UNSUPPORTED, "moving rows needs codecs of the same kind of forms on both sides");
-  const uint32_t n = pool.one_form() ? pool.n_blocks() : pool.n_open_blocks();
-  check_block(src_id, n, "block");
-  check_block(dst_id, n, "block");
-  for (uint32_t which : {TURBO_KV_SIDE_K, TURBO_KV_SIDE_V}) {
-    const KvSide& side = pool.side[which];
-    for (uint32_t layer = 0; layer < pool.desc.n_layers; ++layer)
-      side.codec->move_row(side.self, &side.shapes[layer], pool.append_block(which, layer, src_id, src_id), src_row,
-                           pool.append_block(which, layer, dst_id, dst_id), dst_row);
+void pool_move_row(turbo_kv_pool& pool, const turbo_kv_place& src, const turbo_kv_place& dst) {
+  if (src.row >= TURBO_KV_BLOCK || dst.row >= TURBO_KV_BLOCK) refuse(TURBO_INVALID_ARGUMENT, "row past the end of a block");
+  for (const turbo_kv_place* place : {&src, &dst}) {
+    if (pool.any_one_form) check_block(place->block_id, pool.n_blocks(), "block");
+    if (pool.any_two_form) check_block(place->open_id, pool.n_open_blocks(), "open block");
   }
+  for (uint32_t which : {TURBO_KV_SIDE_K, TURBO_KV_SIDE_V})
+    for (uint32_t layer = 0; layer < pool.desc.n_layers; ++layer) {
+      const KvPart& part = pool.part(which, layer);
+      part.codec->move_row(part.self, &part.shape, pool.append_block(which, layer, src.block_id, src.open_id), src.row,
+                           pool.append_block(which, layer, dst.block_id, dst.open_id), dst.row);
+    }
 }
 
 }  // namespace turbo::arch_cpu

@@ -109,8 +109,7 @@ class Lowering {
     plan.max_heads = max_heads;
     plan.max_gqa = max_heads / kv_heads;
     plan.group_rows = std::clamp(32u / plan.max_gqa, 1u, 16u);
-    const KvSide& values = kv.side[TURBO_KV_SIDE_V];
-    plan.partial_stride = 16 + uint64_t{values.query_stride} * (values.one_form ? 1 : 2);
+    plan.partial_stride = 16 + kv.value_floats();
     plan.partials = add_resource(0, false);
     if (n_threads_ > 1) {
       // Few rows at a long context: enough (row, kv head, split run) items for the team. More rows need no splitting.
@@ -327,9 +326,8 @@ class Lowering {
   }
 
   void attend(const turbo_op_attend& o) {
-    const KvSide& keys = p_.kv->side[TURBO_KV_SIDE_K];
-    const uint64_t forms = keys.one_form ? 1 : 2;
-    const Resource query = add_resource(forms * o.n_heads * keys.query_stride * sizeof(float), false);
+    const KvPart& keys = p_.kv->part(TURBO_KV_SIDE_K, o.layer);
+    const Resource query = add_resource(uint64_t{keys.n_forms()} * o.n_heads * keys.query_stride * sizeof(float), false);
     MicroOp prepare = micro(Micro::prepare_query, o.q, o.q, query);
     prepare.layer = o.layer;
     add_chain(prepare, false, o.n_heads, {o.q}, {query});

@@ -66,10 +66,10 @@ void kv_append(StepRun& run, const MicroOp& op, uint32_t row, uint32_t head) {
   const uint32_t slot = static_cast<uint32_t>(t.slot[row]);
   const uint64_t at = static_cast<uint64_t>(t.row_seq[row]) * t.block_capacity + slot / TURBO_KV_BLOCK;
   for (uint32_t which : {TURBO_KV_SIDE_K, TURBO_KV_SIDE_V}) {
-    const KvSide& side = pool.side[which];
+    const KvPart& part = pool.part(which, op.layer);
     uint8_t* block = pool.append_block(which, op.layer, t.block_table[at], t.open_table[at]);
     const float* src = run.plan.row(which == TURBO_KV_SIDE_K ? op.a : op.b, row);
-    const turbo_status status = side.codec->append(side.self, &side.shapes[op.layer], block, slot % TURBO_KV_BLOCK, src, head, head + 1);
+    const turbo_status status = part.codec->append(part.self, &part.shape, block, slot % TURBO_KV_BLOCK, src, head, head + 1);
     if (status != TURBO_OK) run.fail(status, row, op.layer);
   }
 }
@@ -78,13 +78,13 @@ void kv_append(StepRun& run, const MicroOp& op, uint32_t row, uint32_t head) {
 // consecutive rows have one stride.
 void prepare_query(StepRun& run, const MicroOp& op, uint32_t row, uint32_t head, uint32_t n_heads) {
   const turbo_kv_pool& pool = *run.plan.needs.pool;
-  const KvSide& keys = pool.side[TURBO_KV_SIDE_K];
+  const KvPart& keys = pool.part(TURBO_KV_SIDE_K, op.layer);
   const uint32_t kv_heads = pool.desc.n_kv_heads, gqa = n_heads / kv_heads, kv_head = head / gqa;
-  const float* query = run.plan.row(op.a, row) + uint64_t{head} * keys.head_dim;
-  for (uint32_t f = 0; f < (keys.one_form ? 1u : 2u); ++f) {
+  const float* query = run.plan.row(op.a, row) + uint64_t{head} * keys.shape.head_dim;
+  for (uint32_t f = 0; f < keys.n_forms(); ++f) {
     const uint64_t place = ((uint64_t{f} * kv_heads + kv_head) * run.plan.max_rows + row) * gqa + head % gqa;
     const uint32_t form = keys.one_form ? TURBO_KV_FORM_PACKED : f;
-    keys.codec->prepare_query(keys.self, &keys.shapes[op.layer], form, query, run.plan.row(op.out, 0) + place * keys.query_stride);
+    keys.codec->prepare_query(keys.self, &keys.shape, form, query, run.plan.row(op.out, 0) + place * keys.query_stride);
   }
 }
 

@@ -48,13 +48,13 @@ turbo_status kv_create(void* self, const turbo_kv_pool_desc* desc, turbo_kv_pool
 }
 void kv_free(void* self, turbo_kv_pool* pool) { pack(self).kv_free(pool); }
 turbo_status kv_pack(void* self, turbo_kv_pool* pool, int32_t open_id, int32_t block_id, turbo_error* error) {
-  return guarded(error, [&] { pool_pack(pack(self).own(pool), open_id, block_id); });
+  return guarded(error, [&] { pack(self).kv_pack(pool, open_id, block_id); });
 }
 turbo_status kv_copy(void* self, turbo_kv_pool* pool, int32_t src, int32_t dst, uint32_t form, turbo_error* error) {
   return guarded(error, [&] { pool_copy(pack(self).own(pool), src, dst, form); });
 }
-turbo_status kv_move_row(void* self, turbo_kv_pool* pool, int32_t src_id, uint32_t src_row, int32_t dst_id, uint32_t dst_row, turbo_error* error) {
-  return guarded(error, [&] { pool_move_row(pack(self).own(pool), src_id, src_row, dst_id, dst_row); });
+turbo_status kv_move_row(void* self, turbo_kv_pool* pool, const turbo_kv_place* src, const turbo_kv_place* dst, turbo_error* error) {
+  return guarded(error, [&] { pool_move_row(pack(self).own(pool), sized(src, "source place"), sized(dst, "target place")); });
 }
 turbo_status kv_read(void* self, turbo_kv_pool* pool, int32_t id, uint32_t form, void* dst, uint64_t bytes, turbo_error* error) {
   return guarded(error, [&] { std::memcpy(dst, pool_raw(pack(self).own(pool), id, form, bytes), bytes); });
@@ -157,8 +157,7 @@ turbo_weight* Pack::weight_load(const turbo_weight_source& source) {
 
 void Pack::kv_bytes(const turbo_kv_pool_desc& desc, turbo_kv_bytes& bytes) const {
   const turbo_kv_pool pool = describe_pool(desc, codecs());
-  bytes = {sizeof(turbo_kv_bytes), pool.one_form(), pool.block_bytes, pool.open_block_bytes,
-           std::max(pool.side[0].layout.sinks, pool.side[1].layout.sinks), 0};
+  bytes = {sizeof(turbo_kv_bytes), pool.one_form(), pool.block_bytes, pool.open_block_bytes, pool.sinks, 0};
 }
 
 turbo_kv_pool* Pack::kv_create(const turbo_kv_pool_desc& desc) {

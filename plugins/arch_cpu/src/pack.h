@@ -34,6 +34,7 @@ class Pack : public HandleCheck {
   void kv_bytes(const turbo_kv_pool_desc& desc, turbo_kv_bytes& bytes) const;
   turbo_kv_pool* kv_create(const turbo_kv_pool_desc& desc);
   void kv_free(turbo_kv_pool* pool) { pools_.erase(pool); }
+  void kv_pack(turbo_kv_pool* pool, int32_t open_id, int32_t block_id) { pool_pack(own(pool), open_id, block_id, team()); }
   turbo_kv_pool& own(turbo_kv_pool* pool) const;
 
   turbo_step_table* table_create(const turbo_step_caps& caps);

@@ -83,7 +83,7 @@ void decode_row(void*, const turbo_kv_shape* shape, uint32_t, const void* block,
 }
 uint64_t fingerprint(void*) { return 1; }
 const turbo_kv_codec kCodec = {sizeof(turbo_kv_codec), 0,        &layout,  &append,     nullptr,      &prepare_query, &qk_scores,
-                               &pv_accumulate,         &finish_output, &move_row, &decode_row, &fingerprint};
+                               &pv_accumulate,         &finish_output, &move_row, &decode_row, &fingerprint, nullptr};
 
 }  // namespace
 
@@ -95,7 +95,7 @@ FormatSource reference_formats() {
           }};
 }
 CodecSource reference_codecs() {
-  return {nullptr, [](void*, uint32_t, const turbo_kv_codec** codec, void** self, turbo_error*) -> turbo_status {
+  return {nullptr, [](void*, uint32_t, uint32_t, const turbo_kv_codec** codec, void** self, turbo_error*) -> turbo_status {
             *codec = &kCodec;
             *self = nullptr;
             return TURBO_OK;

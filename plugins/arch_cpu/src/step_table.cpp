@@ -21,10 +21,9 @@ BlockIds block_ids(const turbo_step_table& table, uint32_t seq, uint64_t block) 
 class KvCheck {
  public:
   KvCheck(const StepTable& table, const StepNeeds& needs, StepScratch& scratch) : t_(table), needs_(needs), pool_(*needs.pool), scratch_(scratch) {
-    any_two_form_ = !pool_.side[0].one_form || !pool_.side[1].one_form;
-    any_one_form_ = pool_.side[0].one_form || pool_.side[1].one_form;
-    for (const KvSide& side : pool_.side)
-      if (!side.one_form) sinks_ = std::max(sinks_, side.layout.sinks);
+    any_two_form_ = pool_.any_two_form;
+    any_one_form_ = pool_.any_one_form;
+    sinks_ = pool_.sinks;
   }
 
   void run() {

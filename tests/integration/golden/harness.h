@@ -20,6 +20,7 @@ struct ModelSetup {
   int threads = 2;
   int prefill_chunk = 256;
   std::string kv = "f32";
+  std::string kv_v;  // empty: as kv
   std::string isa;  // TURBO_CPU_ISA; empty = the machine's best
   std::function<void(profile::Profile&)> tune;  // the last word on the profile; may be empty
 };
@@ -32,7 +33,8 @@ inline std::unique_ptr<Runtime> load(const ModelSetup& setup) {
   profile.tiers = {"cpu"};
   profile.compute.activations = setup.activations;
   profile.compute.threads = setup.threads;
-  profile.kv.k = profile.kv.v = setup.kv;
+  profile.kv.k = setup.kv;
+  profile.kv.v = setup.kv_v.empty() ? setup.kv : setup.kv_v;
   profile.engine.prefill_chunk = setup.prefill_chunk;
   profile.engine.max_running = 8;
   if (setup.tune) setup.tune(profile);

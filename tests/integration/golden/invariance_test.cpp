@@ -39,6 +39,34 @@ TEST(Invariance, ChunksThreadsAndIsasGiveTheSameBits) {
   }
 }
 
+TEST(Invariance, PackedCachesGiveTheSameBitsWhateverTheChunksThreadsAndIsa) {
+  std::mt19937 rng(22);
+  const std::vector<int32_t> tokens = random_tokens(rng, 140);
+  struct Case { const char *k, *v; bool scalar; };  // the scalar path takes half a minute each
+  const Case cases[] = {{"tq3", "rq4_iso", true}, {"rq3_planar", "tq4", false}, {"q8", "tq2", false}, {"q4", "q4", false}, {"fp8_e4m3", "fp8_e5m2", false}};
+  // Without the check at load, which would run on every path too: what it finds follows from the bits compared here.
+  const auto quick = [](profile::Profile& profile) { profile.kv.options = {{"self_check", "off"}, {"center", "off"}, {"boundary", "0"}}; };
+  for (const Case& c : cases) {
+    auto base = load({.threads = 1, .prefill_chunk = 256, .kv = c.k, .kv_v = c.v, .tune = quick});
+    ASSERT_TRUE(base);
+    const auto expected = score(*base, tokens);
+    std::vector<ModelSetup> others{{.threads = 2, .prefill_chunk = 7}, {.threads = 3, .prefill_chunk = 100, .isa = "avx2"}};
+    if (c.scalar) others.push_back({.threads = 2, .prefill_chunk = 33, .isa = "scalar"});
+    for (ModelSetup other : others) {
+      other.kv = c.k;
+      other.kv_v = c.v;
+      other.tune = quick;
+      auto runtime = load(other);
+      ASSERT_TRUE(runtime);
+      const auto logits = score(*runtime, tokens);
+      ASSERT_EQ(logits.size(), expected.size());
+      for (size_t i = 0; i < logits.size(); ++i)
+        ASSERT_EQ(std::memcmp(logits[i].data(), expected[i].data(), logits[i].size() * sizeof(float)), 0)
+            << c.k << " and " << c.v << " threads " << other.threads << " chunk " << other.prefill_chunk << " isa " << other.isa << " row " << i;
+    }
+  }
+}
+
 TEST(Invariance, ARequestGivesTheSameTextAloneAndInAnyMix) {
   auto runtime = load({.prefill_chunk = 48, .kv = "f16"});
   ASSERT_TRUE(runtime);

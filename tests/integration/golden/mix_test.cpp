@@ -45,8 +45,8 @@ Sampling random_sampling(std::mt19937& rng) {
 }
 
 // Requests with shared beginnings, and what each gives when nothing runs beside it.
-std::vector<Case> make_cases(uint32_t n) {
-  ModelSetup setup{.threads = 1, .prefill_chunk = 256, .kv = "f16"};
+std::vector<Case> make_cases(uint32_t n, const std::string& k, const std::string& v) {
+  ModelSetup setup{.threads = 1, .prefill_chunk = 256, .kv = k, .kv_v = v};
   setup.tune = [](profile::Profile& profile) { profile.engine.prefix_cache = false; };
   auto runtime = load(setup);
   if (!runtime) return {};
@@ -77,9 +77,9 @@ struct Counts {
 };
 
 // One engine of random shape and a random order of arrival.
-void run_mix(uint32_t seed, const std::vector<Case>& cases, Counts& counts) {
+void run_mix(uint32_t seed, const std::vector<Case>& cases, Counts& counts, const std::string& k, const std::string& v) {
   std::mt19937 rng(seed);
-  ModelSetup setup{.threads = 1 + static_cast<int>(rng() % 3), .prefill_chunk = 8 + static_cast<int>(rng() % 120), .kv = "f16"};
+  ModelSetup setup{.threads = 1 + static_cast<int>(rng() % 3), .prefill_chunk = 8 + static_cast<int>(rng() % 120), .kv = k, .kv_v = v};
   setup.tune = [&](profile::Profile& profile) {
     profile.model.context = kContext;
     profile.kv.pool_tokens = kContext + 64 * (rng() % 8);
@@ -131,7 +131,7 @@ void run_mix(uint32_t seed, const std::vector<Case>& cases, Counts& counts) {
 }  // namespace
 
 TEST(ModelMix, IdsAreThoseOfEachAlone) {
-  const std::vector<Case> cases = make_cases(24);
+  const std::vector<Case> cases = make_cases(24, "f16", "f16");
   ASSERT_FALSE(cases.empty());
   Counts counts;
   const auto end = std::chrono::steady_clock::now() + time_limit();
@@ -139,7 +139,7 @@ TEST(ModelMix, IdsAreThoseOfEachAlone) {
   // On a slow machine the time may be over before a pool was too small once.
   for (; std::chrono::steady_clock::now() < end || mixes < 3 || (counts.preemptions == 0 && mixes < 30); ++mixes) {
     SCOPED_TRACE("seed " + std::to_string(mixes));
-    run_mix(mixes, cases, counts);
+    run_mix(mixes, cases, counts, "f16", "f16");
     if (HasFailure()) return;
   }
   EXPECT_GT(counts.preemptions, 0u) << "the pools were never too small; the test proves less than it says";
@@ -147,6 +147,23 @@ TEST(ModelMix, IdsAreThoseOfEachAlone) {
   std::printf("%u mixes, %llu requests compared, %llu preemptions, %llu cached tokens\n", mixes,
               static_cast<unsigned long long>(counts.compared), static_cast<unsigned long long>(counts.preemptions),
               static_cast<unsigned long long>(counts.cached));
+}
+
+// Caches that pack closed blocks: packing must not depend on who runs beside a request, on chunks, preemptions or hits.
+TEST(ModelMix, IdsAreThoseOfEachAloneWithPackedCaches) {
+  const std::pair<const char*, const char*> pairs[] = {{"tq3", "tq3"}, {"rq4_planar", "tq2"}, {"q8", "rq3_iso"}, {"tq4", "f16"}};
+  Counts counts;
+  for (const auto& [k, v] : pairs) {
+    SCOPED_TRACE(std::string(k) + " and " + v);
+    const std::vector<Case> cases = make_cases(16, k, v);
+    ASSERT_FALSE(cases.empty());
+    for (uint32_t seed = 100; seed < 102; ++seed) {
+      run_mix(seed, cases, counts, k, v);
+      if (HasFailure()) return;
+    }
+  }
+  EXPECT_GT(counts.preemptions, 0u);
+  EXPECT_GT(counts.cached, 0u);
 }
 
 }  // namespace turbo::engine::testing

@@ -73,3 +73,17 @@ int main(int, char** argv) {
 must("${CMAKE_COMMAND}" -S "${WORK}/consumer" -B "${WORK}/consumer/build" ${options} "-DSANITIZE=${SANITIZE}")
 must("${CMAKE_COMMAND}" --build "${WORK}/consumer/build")
 must("${WORK}/consumer/build/consumer" "${WORK}/drafter/lib/turbo/plugins/my_drafter/libmy_drafter_cpu.so")
+
+# A codec that is swapped in by its name alone: nothing of turbo is built again.
+execute_process(COMMAND "${BUILD}/bin/turbo" perplexity --model "${SOURCE}/models/turbo-nano-q1.gguf" --file "${SOURCE}/README.md"
+    --window 256 --max-tokens 1024 --context 256 --kv-codec toy_q8 --against f16 --json
+    --set "plugins.paths=[${WORK}/installed/lib/turbo/plugins]"
+  RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE errors)
+if(NOT result EQUAL 0)
+  message(FATAL_ERROR "turbo with the codec of the template:\n${output}${errors}")
+endif()
+string(JSON codec GET "${output}" kv_codec)
+string(JSON divergence GET "${output}" kl_mean)
+if(NOT codec STREQUAL "toy_q8" OR divergence GREATER 0.01 OR NOT divergence GREATER 0)
+  message(FATAL_ERROR "codec ${codec}, KL ${divergence} against f16: expected toy_q8 and a little more than 0")
+endif()

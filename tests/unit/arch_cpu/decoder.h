@@ -18,6 +18,10 @@ struct DecoderShape {
   std::string codec = "f32";
   uint32_t q_width() const { return heads * head_dim; }
   uint32_t kv_width() const { return kv_heads * head_dim; }
+  bool packs() const { return codec == "two_form" || codec == "mixed"; }
+  bool two_form(uint32_t side, uint32_t layer) const {
+    return codec == "two_form" || (codec == "mixed" && !FakeHost::mixed_is_one_form(side, layer));
+  }
 };
 
 struct Matrix {
@@ -101,11 +105,12 @@ class PlainDecoder {
     return out;
   }
 
-  float stored(float x, uint32_t key) const {
+  float stored(float x, uint32_t key, uint32_t side, uint32_t layer) const {
     const std::string& codec = w_->shape.codec;
-    if (codec == "f16") return turbo_f16_to_f32(turbo_f32_to_f16(x));
+    const bool two_form = w_->shape.two_form(side, layer);
+    if (codec == "f16" || (codec == "mixed" && !two_form)) return turbo_f16_to_f32(turbo_f32_to_f16(x));
     if (codec == "bf16") return turbo_bf16_to_f32(turbo_f32_to_bf16(x));
-    if (codec == "two_form" && key >= TwoFormCodec::kSinks && key / 64 != position_ / 64) return turbo_f16_to_f32(turbo_f32_to_f16(x));
+    if (two_form && key >= TwoFormCodec::kSinks && key / 64 != position_ / 64) return turbo_f16_to_f32(turbo_f32_to_f16(x));
     return x;
   }
 
@@ -136,7 +141,7 @@ class PlainDecoder {
     const DecoderShape& s = w_->shape;
     const uint32_t d = s.head_dim, offset = head / (s.heads / s.kv_heads) * d;
     const float scale = 1.0f / std::sqrt(static_cast<float>(d));
-    const bool forms = s.codec == "two_form";
+    const bool forms = s.two_form(TURBO_KV_SIDE_V, l);
     float top = 0, total = 0;
     std::vector<float> sum(d), sum_open(d), key(d);
     for (uint32_t begin = 0; begin <= position_; begin += 64) {
@@ -144,7 +149,7 @@ class PlainDecoder {
       std::vector<float> p(n), part(d, 0.0f), part_open(d, 0.0f);
       float m = -INFINITY, lane[16] = {0};
       for (uint32_t i = 0; i < n; ++i) {
-        for (uint32_t e = 0; e < d; ++e) key[e] = stored(keys_[l][begin + i][offset + e], begin + i);
+        for (uint32_t e = 0; e < d; ++e) key[e] = stored(keys_[l][begin + i][offset + e], begin + i, TURBO_KV_SIDE_K, l);
         p[i] = turbo_dot_f32(q, key.data(), d) * scale;
         m = std::max(m, p[i]);
       }
@@ -154,7 +159,7 @@ class PlainDecoder {
         // With two forms the pack keeps one sum per form.
         const bool open = forms && (begin + i < TwoFormCodec::kSinks || (begin + i) / 64 == position_ / 64);
         std::vector<float>& into = open ? part_open : part;
-        for (uint32_t e = 0; e < d; ++e) into[e] = fmaf(p[i], stored(values_[l][begin + i][offset + e], begin + i), into[e]);
+        for (uint32_t e = 0; e < d; ++e) into[e] = fmaf(p[i], stored(values_[l][begin + i][offset + e], begin + i, TURBO_KV_SIDE_V, l), into[e]);
       }
       const float l_part = turbo_lane_sum(lane);
       if (begin == 0) {
@@ -202,10 +207,9 @@ class PackDecoder {
       for (uint32_t i = 0; i < blocks; ++i) (*ids)[i] = static_cast<int32_t>(i);
       std::shuffle(ids->begin(), ids->end(), random_);
     }
-    const bool two_form = shape_.codec == "two_form";
     for (uint32_t i = 0; i < blocks; ++i) {
-      table->block_table[i] = two_form ? -1 : packed_ids_[i];
-      table->open_table[i] = two_form ? open_ids_[i] : -1;
+      table->block_table[i] = shape_.codec == "two_form" ? -1 : packed_ids_[i];
+      table->open_table[i] = shape_.packs() ? open_ids_[i] : -1;
     }
     build(weights);
   }
@@ -233,7 +237,7 @@ class PackDecoder {
 
   /// The first n positions of the sequence are final: pack what closed.
   void commit(uint32_t seq, int32_t n) {
-    for (int32_t block = committed[seq] / 64; shape_.codec == "two_form" && block < n / 64; ++block) {
+    for (int32_t block = committed[seq] / 64; shape_.packs() && block < n / 64; ++block) {
       const uint32_t at = seq * kBlocksPerSequence + static_cast<uint32_t>(block);
       EXPECT_EQ(world.pack->kv_pack(world.pack.self(), pool, open_ids_[at], packed_ids_[at], &world.error), TURBO_OK) << world.error.message;
       table->block_table[at] = packed_ids_[at];

@@ -53,7 +53,8 @@ TEST(Decoder, ChunkedPrefillEqualsThePlainLoopOnEveryIsaAndThreadCount) {
                         {3, 1, 80, 140, TURBO_ROPE_HALVES, TURBO_ACT_SILU, "bf16"},     {4, 1, 128, 140, TURBO_ROPE_HALVES, TURBO_ACT_SILU, "f16"},
                         {8, 1, 16, 200, TURBO_ROPE_INTERLEAVED, TURBO_ACT_SILU, "f32"}, {5, 1, 16, 70, TURBO_ROPE_HALVES, TURBO_ACT_SILU, "f16"},
                         {6, 1, 16, 70, TURBO_ROPE_HALVES, TURBO_ACT_SILU, "f16"},       {7, 1, 16, 70, TURBO_ROPE_HALVES, TURBO_ACT_SILU, "f16"},
-                        {2, 1, 256, 80, TURBO_ROPE_HALVES, TURBO_ACT_GELU_TANH, "f16"}, {4, 2, 16, 300, TURBO_ROPE_HALVES, TURBO_ACT_SILU, "two_form"}};
+                        {2, 1, 256, 80, TURBO_ROPE_HALVES, TURBO_ACT_GELU_TANH, "f16"}, {4, 2, 16, 300, TURBO_ROPE_HALVES, TURBO_ACT_SILU, "two_form"},
+                        {4, 2, 16, 300, TURBO_ROPE_HALVES, TURBO_ACT_SILU, "mixed"}};
   for (const Case& c : cases) {
     DecoderShape shape;
     shape.heads = c.heads;
@@ -71,7 +72,7 @@ TEST(Decoder, ChunkedPrefillEqualsThePlainLoopOnEveryIsaAndThreadCount) {
         PackDecoder pack(weights, threads, isa, 1, random());
         ASSERT_NE(pack.plan, nullptr);
         const uint32_t most = std::vector<uint32_t>{1 + 20, 96, 7, 40}[threads - 1];
-        prefill(pack, story, random, most, shape.codec == "two_form", label(shape, isa, threads));
+        prefill(pack, story, random, most, shape.packs(), label(shape, isa, threads));
         if (HasFatalFailure()) return;
         EXPECT_EQ(pack.world.host.format.misuse, 0u);
       }
@@ -139,12 +140,12 @@ void tree_rounds(const DecoderShape& shape, uint32_t context, const std::string&
   PackDecoder pack(weights, threads, isa, 1, random());
   Story head = story;
   head.tokens.resize(context);
-  prefill(pack, head, random, 64, shape.codec == "two_form", "context");
+  prefill(pack, head, random, 64, shape.packs(), "context");
   if (::testing::Test::HasFatalFailure()) return;
   int32_t committed = static_cast<int32_t>(context);
   for (int round = 0; round < 6 && committed + 8 < static_cast<int32_t>(story.tokens.size()); ++round) {
     // The engine keeps a tree inside one block of positions when the codec packs.
-    const int32_t deepest = shape.codec == "two_form" ? std::min(6, 64 - committed % 64) : 6;
+    const int32_t deepest = shape.packs() ? std::min(6, 64 - committed % 64) : 6;
     std::vector<StepRow> rows;
     std::vector<PlainDecoder> states;
     std::vector<std::vector<float>> want;
@@ -176,9 +177,11 @@ void tree_rounds(const DecoderShape& shape, uint32_t context, const std::string&
     for (size_t depth = 0; depth < rows[best].path.size(); ++depth) {
       const int32_t from = rows[best].path[depth], to = committed + static_cast<int32_t>(depth);
       if (from == to) continue;
-      const int32_t* ids = shape.codec == "two_form" ? pack.table->open_table : pack.table->block_table;
-      ASSERT_EQ(pack.world.pack->kv_move_row(pack.world.pack.self(), pack.pool, ids[from / 64], static_cast<uint32_t>(from % 64), ids[to / 64],
-                                             static_cast<uint32_t>(to % 64), &pack.world.error), TURBO_OK);
+      const auto place = [&](int32_t slot) {
+        return turbo_kv_place{sizeof(turbo_kv_place), static_cast<uint32_t>(slot % 64), pack.table->block_table[slot / 64], pack.table->open_table[slot / 64]};
+      };
+      const turbo_kv_place src = place(from), dst = place(to);
+      ASSERT_EQ(pack.world.pack->kv_move_row(pack.world.pack.self(), pack.pool, &src, &dst, &pack.world.error), TURBO_OK);
     }
     committed += static_cast<int32_t>(rows[best].path.size());
     pack.commit(0, committed);
@@ -190,12 +193,11 @@ TEST(Decoder, TreeRowsEqualTheirPathDecodedAlone) {
     for (const std::string& isa : isas())
       for (const uint32_t threads : {1u, 3u}) {
         DecoderShape shape;
-        shape.codec = "f16";
-        tree_rounds(shape, context, isa, threads);
-        if (HasFatalFailure()) return;
-        shape.codec = "two_form";
-        tree_rounds(shape, context, isa, threads);
-        if (HasFatalFailure()) return;
+        for (const char* codec : {"f16", "two_form", "mixed"}) {
+          shape.codec = codec;
+          tree_rounds(shape, context, isa, threads);
+          if (HasFatalFailure()) return;
+        }
       }
 }
 

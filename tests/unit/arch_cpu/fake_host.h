@@ -11,6 +11,8 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
+#include <map>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,9 +23,15 @@ inline Library& pack_library() {
   static Library lib(std::string(TURBO_TEST_PLUGINS) + "/arch_cpu/libturbo_arch_cpu.so");
   return lib;
 }
-inline Library& codec_library() {
-  static Library lib(std::string(TURBO_TEST_PLUGINS) + "/kv_float/libturbo_kv_float_cpu.so");
-  return lib;
+/// The codec of that name in the built plugins, or null. A program depends on the libraries that it names codecs of.
+inline const turbo_component* codec_component(const std::string& name) {
+  const auto in = [&name](const std::string& folder) {
+    static std::map<std::string, std::unique_ptr<Library>> open;
+    std::unique_ptr<Library>& library = open[folder];
+    if (!library) library = std::make_unique<Library>(std::string(TURBO_TEST_PLUGINS) + "/" + folder + "/libturbo_" + folder + "_cpu.so");
+    return library->component(name);
+  };
+  return in(name.rfind("tq", 0) == 0 ? "kv_turboquant" : name.rfind("rq", 0) == 0 ? "kv_rotorquant" : "kv_float");
 }
 
 /// f32 rows, copied by repack, outputs in tiles of 8. Counts what a pack must not do.
@@ -149,14 +157,14 @@ struct TwoFormCodec {
 
 class FakeHost {
  public:
-  /// codec: "f32", "f16", "bf16" of kv_float, or "two_form".
-  FakeHost(uint32_t threads, const std::string& codec, const std::string& isa) : threads_(threads) {
+  /// Names a layer's codec.
+  using CodecOf = std::function<std::string(uint32_t side, uint32_t layer)>;
+
+  /// codec: of a built plugin, "two_form", or "mixed": f16 where mixed_is_one_form, two_form elsewhere. codec_of, when
+  /// given, names one of a built plugin for each part instead.
+  FakeHost(uint32_t threads, const std::string& codec, const std::string& isa, CodecOf codec_of = {}) : threads_(threads), codec_of_(std::move(codec_of)) {
     host_ = {sizeof(turbo_host), TURBO_ABI_MAJOR, TURBO_ABI_MINOR, 0, this, &query};
-    if (codec == "two_form") codec_table_ = TwoFormCodec::table();
-    else {
-      codec_ = std::make_unique<Instance<turbo_kv_codec>>(codec_library().component(codec), TURBO_KV_CODEC_DRAFT, &host_, isa);
-      codec_table_ = codec_->table();
-    }
+    mixed_ = codec == "mixed";
     registry_ = {sizeof registry_, 0, this,
                  [](void* ctx, uint32_t type, const turbo_weight_format** format, void** self, turbo_error* error) -> turbo_status {
                    *format = TileFormat::table();
@@ -165,10 +173,19 @@ class FakeHost {
                    std::snprintf(error->message, sizeof error->message, "no format for type %u", type);
                    return TURBO_UNSUPPORTED;
                  },
-                 [](void* ctx, uint32_t, const turbo_kv_codec** codec, void** self, turbo_error*) -> turbo_status {
+                 [](void* ctx, uint32_t side, uint32_t layer, const turbo_kv_codec** codec, void** self, turbo_error*) -> turbo_status {
                    FakeHost& h = *static_cast<FakeHost*>(ctx);
-                   *codec = h.codec_table_;
-                   *self = h.codec_ ? h.codec_->self() : nullptr;
+                   if (h.codec_of_) {
+                     auto& instance = h.parts_[h.codec_of_(side, layer)];
+                     if (!instance)
+                       instance = std::make_unique<Instance<turbo_kv_codec>>(codec_component(h.codec_of_(side, layer)), TURBO_KV_CODEC_DRAFT, &h.host_, "");
+                     *codec = instance->table();
+                     *self = instance->self();
+                     return TURBO_OK;
+                   }
+                   const bool own = !h.mixed_ || mixed_is_one_form(side, layer);
+                   *codec = own ? h.codec_table_ : TwoFormCodec::table();
+                   *self = own && h.codec_ ? h.codec_->self() : nullptr;
                    return TURBO_OK;
                  }};
     config_ = {sizeof config_, 0, this,
@@ -179,16 +196,22 @@ class FakeHost {
                },
                [](void*, const char*, double*) -> turbo_status { return TURBO_NOT_FOUND; },
                [](void*, const char*, uint32_t*) -> turbo_status { return TURBO_NOT_FOUND; }};
+    if (codec == "two_form") codec_table_ = TwoFormCodec::table();
+    else {
+      codec_ = std::make_unique<Instance<turbo_kv_codec>>(codec_component(mixed_ ? "f16" : codec), TURBO_KV_CODEC_DRAFT, &host_, isa);
+      codec_table_ = codec_->table();
+    }
   }
   FakeHost(const FakeHost&) = delete;
   const turbo_host* raw() const { return &host_; }
+  static bool mixed_is_one_form(uint32_t side, uint32_t layer) { return (side + layer) % 2 == 0; }
   TileFormat format;
 
  private:
   static const void* query(const turbo_host* host, const char* id) {
     const FakeHost& self = *static_cast<const FakeHost*>(host->ctx);
     if (std::strcmp(id, TURBO_HOST_REGISTRY_DRAFT) == 0) return &self.registry_;
-    if (std::strcmp(id, TURBO_HOST_CONFIG) == 0) return &self.config_;
+    if (std::strcmp(id, TURBO_HOST_CONFIG) == 0 && self.config_.struct_size) return &self.config_;  // not while the codec is made
     return nullptr;
   }
   uint32_t threads_;
@@ -197,13 +220,16 @@ class FakeHost {
   turbo_host_config config_{};
   std::unique_ptr<Instance<turbo_kv_codec>> codec_;
   const turbo_kv_codec* codec_table_ = nullptr;
+  bool mixed_ = false;
+  CodecOf codec_of_;
+  std::map<std::string, std::unique_ptr<Instance<turbo_kv_codec>>> parts_;
 };
 
 /// A pack with weights from plain vectors.
 class PackWorld {
  public:
-  explicit PackWorld(uint32_t threads, const std::string& codec = "f32", const std::string& isa = {})
-      : host(threads, codec, isa), pack(pack_library().component("cpu"), TURBO_ARCH_PACK_DRAFT, host.raw(), isa) {}
+  explicit PackWorld(uint32_t threads, const std::string& codec = "f32", const std::string& isa = {}, FakeHost::CodecOf codec_of = {})
+      : host(threads, codec, isa, std::move(codec_of)), pack(pack_library().component("cpu"), TURBO_ARCH_PACK_DRAFT, host.raw(), isa) {}
   const turbo_weight* weight(const std::vector<float>& values, uint64_t rows, uint64_t cols) {
     const turbo_weight_source source{sizeof(turbo_weight_source), TURBO_TYPE_F32, "w", rows, cols, values.data(), values.size() * 4, {0, 1, 0}};
     turbo_weight* w = nullptr;

@@ -264,10 +264,13 @@ TEST(Pack, KvBlocksReadWriteCopyAndRefuseBadIds) {
     for (const int32_t id : {-1, 5, INT32_MAX, INT32_MIN}) {
       EXPECT_EQ(p->kv_copy(self, pool, id, 0, TURBO_KV_FORM_PACKED, &world.error), TURBO_INVALID_ARGUMENT);
       EXPECT_EQ(p->kv_copy(self, pool, 0, id, TURBO_KV_FORM_OPEN, &world.error), TURBO_INVALID_ARGUMENT);
-      EXPECT_EQ(p->kv_move_row(self, pool, id, 0, 0, 0, &world.error), TURBO_INVALID_ARGUMENT);
+      const turbo_kv_place bad{sizeof bad, 0, id, id}, good{sizeof good, 0, 0, 0};
+      EXPECT_EQ(p->kv_move_row(self, pool, &bad, &good, &world.error), TURBO_INVALID_ARGUMENT);
+      EXPECT_EQ(p->kv_move_row(self, pool, &good, &bad, &world.error), TURBO_INVALID_ARGUMENT);
       EXPECT_EQ(p->kv_pack(self, pool, 0, id, &world.error), TURBO_INVALID_ARGUMENT);
     }
-    EXPECT_EQ(p->kv_move_row(self, pool, 0, 64, 0, 0, &world.error), TURBO_INVALID_ARGUMENT);
+    const turbo_kv_place past{sizeof past, 64, 0, 0}, first{sizeof first, 0, 0, 0};
+    EXPECT_EQ(p->kv_move_row(self, pool, &past, &first, &world.error), TURBO_INVALID_ARGUMENT);
     EXPECT_EQ(p->kv_copy(self, pool, 0, 1, 7, &world.error), TURBO_INVALID_ARGUMENT);
     EXPECT_EQ(p->kv_pack(self, pool, 0, 0, &world.error), two ? TURBO_OK : TURBO_INVALID_ARGUMENT);
     p->kv_free(self, pool);

@@ -43,11 +43,11 @@ turbo_arch_pack make_api() {
     std::copy_n(pack.open.begin() + open_id * 64, 64, pack.packed.begin() + block_id * 64);
     return TURBO_OK;
   };
-  api.kv_move_row = [](void* self, turbo_kv_pool*, int32_t src, uint32_t src_row, int32_t dst, uint32_t dst_row,
-                       turbo_error*) -> turbo_status {
+  api.kv_move_row = [](void* self, turbo_kv_pool*, const turbo_kv_place* src, const turbo_kv_place* dst, turbo_error*) -> turbo_status {
     FakePack& pack = FakePack::of(self);
     std::vector<int32_t>& form = pack.packs ? pack.open : pack.packed;
-    form[size_t(dst) * 64 + dst_row] = form[size_t(src) * 64 + src_row];
+    const auto at = [&](const turbo_kv_place* place) { return size_t(pack.packs ? place->open_id : place->block_id) * 64 + place->row; };
+    form[at(dst)] = form[at(src)];
     return TURBO_OK;
   };
   api.kv_read = [](void* self, turbo_kv_pool*, int32_t id, uint32_t form, void* dst, uint64_t bytes, turbo_error* error) -> turbo_status {

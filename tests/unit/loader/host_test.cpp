@@ -282,6 +282,7 @@ TEST(Host, RegistryAndProgramAreHandedOver) {
   int format = 0, codec = 0;
   registry.weight_formats[41] = {&format, &codec};
   registry.kv_codecs[TURBO_KV_SIDE_V] = {&codec, &format};
+  registry.layer_codecs[TURBO_KV_SIDE_V][3] = {&format, &codec};
   const turbo_host_program* program = nullptr;
   ComponentHost host({.label = "t", .registry = &registry, .program = &program});
   const auto* table = service<turbo_host_registry>(host, TURBO_HOST_REGISTRY_DRAFT);
@@ -293,9 +294,12 @@ TEST(Host, RegistryAndProgramAreHandedOver) {
   EXPECT_EQ(instance, &codec);
   EXPECT_EQ(table->weight_format(table->ctx, 17, &found, &instance, &error), TURBO_UNSUPPORTED);
   EXPECT_TRUE(contains(error.message, "GGUF type 17"));
-  EXPECT_EQ(table->kv_codec(table->ctx, TURBO_KV_SIDE_V, &side, &instance, &error), TURBO_OK);
-  EXPECT_EQ(table->kv_codec(table->ctx, TURBO_KV_SIDE_K, &side, &instance, &error), TURBO_UNSUPPORTED);
-  EXPECT_EQ(table->kv_codec(table->ctx, 7, &side, &instance, &error), TURBO_INVALID_ARGUMENT);
+  EXPECT_EQ(table->kv_codec(table->ctx, TURBO_KV_SIDE_V, 0, &side, &instance, &error), TURBO_OK);
+  EXPECT_EQ(instance, &format);
+  EXPECT_EQ(table->kv_codec(table->ctx, TURBO_KV_SIDE_V, 3, &side, &instance, &error), TURBO_OK);
+  EXPECT_EQ(instance, &codec) << "layer 3 has a codec of its own";
+  EXPECT_EQ(table->kv_codec(table->ctx, TURBO_KV_SIDE_K, 0, &side, &instance, &error), TURBO_UNSUPPORTED);
+  EXPECT_EQ(table->kv_codec(table->ctx, 7, 0, &side, &instance, &error), TURBO_INVALID_ARGUMENT);
   EXPECT_EQ(service<void>(host, TURBO_HOST_PROGRAM_DRAFT), nullptr);
   turbo_host_program given{};
   program = &given;

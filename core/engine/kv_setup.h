@@ -1,0 +1,33 @@
+// Chooses, at load, what every layer of the KV cache is stored as: centers of keys, and layers in more bits than the
+// profile asks for. Works on the codec instances and the registry of a resolution, before the pool exists.
+// Loading thread only.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/parts.h"
+#include "kv/policy.h"
+#include "loader/resolve.h"
+
+namespace turbo::engine {
+
+struct KvSetup {
+  /// Layers kept in another codec than the profile's, one sentence each; and other things to tell.
+  std::vector<std::string> notes;
+  /// Of the centers and of which layer has which codec; part of the cache's fingerprint.
+  std::string fingerprint;
+  bool centered = false;
+};
+
+/// Which codecs a request must have at hand beside the profile's own.
+void ask_for_spare_codecs(loader::Request& request, const kv::CodecPolicy& policy);
+
+/// Layers that are promoted whatever their keys are like: without weights nothing can be measured.
+Result<KvSetup> set_up_codecs(loader::Resolution& resolution, const kv::CodecPolicy& policy, const model::ModelConfig& config);
+
+/// The same after looking at what attention reads on a fixed text, where the policy and the codecs call for it.
+Result<KvSetup> set_up_codecs(loader::Resolution& resolution, const kv::CodecPolicy& policy, const model::ModelConfig& config,
+                              const model::WeightSet& weights, const text::Tokenizer* tokenizer);
+
+}  // namespace turbo::engine

@@ -1,0 +1,61 @@
+#include "kv/policy.h"
+
+#include <charconv>
+#include <functional>
+
+namespace turbo::kv {
+namespace {
+
+Status refuse(const char* key, const char* expected, const std::string& found) {
+  return error(Code::invalid_argument, "kv.options.{}: expected {} but found '{}'", key, expected, found.substr(0, 64));
+}
+
+Status read_switch(const char* key, const std::string& text, bool& value) {
+  if (text == "on" || text == "true" || text == "1") value = true;
+  else if (text == "off" || text == "false" || text == "0") value = false;
+  else return refuse(key, "on or off", text);
+  return Status::ok();
+}
+
+Status read_boundary(const std::string& text, std::optional<uint32_t>& value) {
+  value.reset();
+  if (text == "auto") return Status::ok();
+  uint32_t n = 0;
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), n);
+  if (problem != std::errc{} || end != text.data() + text.size() || n > 4096) return refuse("boundary", "auto or a number of layers", text);
+  value = n;
+  return Status::ok();
+}
+
+// A 4-bit codec of the same family.
+std::string wider(const std::string& codec) {
+  if (codec == "tq2" || codec == "tq3") return "tq4";
+  if (codec.starts_with("rq3_")) return "rq4_" + codec.substr(4);
+  return "q8";
+}
+
+}  // namespace
+
+Result<CodecPolicy> take_policy(std::map<std::string, std::string>& options, const std::string& v) {
+  CodecPolicy policy;
+  policy.promote_v = wider(v);
+  const std::map<std::string, std::function<Status(const std::string&)>> keys{
+      {"center", [&](const std::string& text) { return read_switch("center", text, policy.center); }},
+      {"self_check", [&](const std::string& text) { return read_switch("self_check", text, policy.self_check); }},
+      {"boundary", [&](const std::string& text) { return read_boundary(text, policy.boundary); }},
+      {"promote_k", [&](const std::string& text) { return policy.promote_k = text, Status::ok(); }},
+      {"promote_v", [&](const std::string& text) { return policy.promote_v = text, Status::ok(); }},
+      {"prefill",
+       [](const std::string& text) {
+         return text == "consistent" ? Status::ok() : refuse("prefill", "consistent, the only way prompts are read", text);
+       }},
+  };
+  for (const auto& [key, read] : keys)
+    if (const auto given = options.find(key); given != options.end()) {
+      TURBO_RETURN_IF_ERROR(read(given->second));
+      options.erase(given);
+    }
+  return policy;
+}
+
+}  // namespace turbo::kv

@@ -1,0 +1,26 @@
+// What the core decides about a KV cache beside its codecs: centers of keys, the check of every layer at load, and
+// layers that are kept in more bits. Read from kv.options; the other options there are the codec's. Pure.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include "base/status.h"
+
+namespace turbo::kv {
+
+struct CodecPolicy {
+  bool center = true;                 // subtract the mean key of every head, where the codec can
+  bool self_check = true;             // measure each layer's attention at load; with few bits, promote what suffers
+  std::optional<uint32_t> boundary;   // first and last layers that are always promoted; none: as the self-check finds
+  std::string promote_k = "q8";       // K of a promoted layer
+  std::string promote_v;              // V of a promoted boundary layer
+};
+
+/// Takes the policy's keys out of kv.options. `v` names the V codec: its family decides what promoted layers use when
+/// promote_v is not given (tq2 and tq3: tq4, rq3_planar: rq4_planar, rq3_iso: rq4_iso; others: q8).
+/// invalid_argument: a value that no key takes.
+Result<CodecPolicy> take_policy(std::map<std::string, std::string>& options, const std::string& v);
+
+}  // namespace turbo::kv

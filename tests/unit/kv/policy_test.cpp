@@ -1,0 +1,54 @@
+// What kv.options says to the core, apart from what it says to a codec.
+#include "kv/policy.h"
+
+#include <gtest/gtest.h>
+
+namespace turbo::kv {
+namespace {
+
+using Options = std::map<std::string, std::string>;
+
+TEST(CodecPolicy, TakesItsOwnKeysAndLeavesTheCodecs) {
+  Options options{{"seed", "7"}, {"center", "off"}, {"boundary", "3"}, {"self_check", "off"}, {"sinks", "8"}, {"promote_k", "f16"}, {"prefill", "consistent"}};
+  const auto policy = take_policy(options, "tq3");
+  ASSERT_TRUE(policy) << policy.status().message();
+  EXPECT_FALSE(policy->center);
+  EXPECT_FALSE(policy->self_check);
+  EXPECT_EQ(policy->boundary, 3u);
+  EXPECT_EQ(policy->promote_k, "f16");
+  EXPECT_EQ(policy->promote_v, "tq4");
+  EXPECT_EQ(options, (Options{{"seed", "7"}, {"sinks", "8"}}));
+}
+
+TEST(CodecPolicy, PromotedValuesStayInTheFamily) {
+  for (const auto& [v, wider] : {std::pair{"tq2", "tq4"}, {"tq3", "tq4"}, {"rq3_planar", "rq4_planar"}, {"rq3_iso", "rq4_iso"}, {"tq4", "q8"}, {"mine", "q8"}}) {
+    Options none;
+    EXPECT_EQ(take_policy(none, v)->promote_v, wider) << v;
+  }
+  Options named{{"promote_v", "other"}};
+  EXPECT_EQ(take_policy(named, "tq2")->promote_v, "other");
+}
+
+TEST(CodecPolicy, DefaultsAreOnAndAutomatic) {
+  Options none{{"boundary", "auto"}};
+  const auto policy = take_policy(none, "tq2");
+  ASSERT_TRUE(policy);
+  EXPECT_TRUE(policy->center);
+  EXPECT_TRUE(policy->self_check);
+  EXPECT_FALSE(policy->boundary);
+  EXPECT_EQ(policy->promote_k, "q8");
+}
+
+TEST(CodecPolicy, RefusesWhatNoKeyTakes) {
+  for (const auto& [key, value] : {std::pair{"center", "maybe"}, {"self_check", ""}, {"boundary", "-1"}, {"boundary", "2x"}, {"boundary", "99999999999"},
+                                   {"boundary", ""}, {"prefill", "exact"}}) {
+    Options options{{key, value}};
+    const auto policy = take_policy(options, "tq3");
+    ASSERT_FALSE(policy) << key << "=" << value;
+    EXPECT_EQ(policy.status().code(), Code::invalid_argument);
+    EXPECT_NE(policy.status().message().find(std::string("kv.options.") + key), std::string::npos) << policy.status().message();
+  }
+}
+
+}  // namespace
+}  // namespace turbo::kv
