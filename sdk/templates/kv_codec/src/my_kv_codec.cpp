@@ -112,7 +112,7 @@ class ToyQ8 : public turbo::KvCodec<ToyQ8> {
   }
 
   void decode_row(const turbo_kv_shape& shape, uint32_t form, const void* block, uint32_t row, float* dst) const noexcept override {
-    turbo_kv_run run = {sizeof(turbo_kv_run), form, block, row, 1, 0, 1};
+    turbo_kv_run run = {sizeof(turbo_kv_run), form, block, row, 1, 0, 1, nullptr};
     for (; run.kv_head < shape.n_kv_heads; ++run.kv_head) {
       const Row value(shape, run, 0);
       for (uint32_t e = 0; e < shape.head_dim; ++e) *dst++ = value.code(e) * value.scale;
