@@ -132,7 +132,7 @@ constexpr int kMostQueries = 1, kScoreTile = 1, kValueTile = 1;
 #endif
 
 // The line of the row ahead that lies where the kernel reads now; only the first queries of a run ask for it.
-// Fine steps matter: asked for in one go, the lines fill the miss buffers and the kernel's own loads wait.
+// In step with the kernel's own loads, so that neither waits for a burst of the other.
 template <bool kFetch>
 void fetch(const KeyRun& run, uint64_t row, uint64_t byte) {
   if constexpr (kFetch)
