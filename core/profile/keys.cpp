@@ -138,7 +138,7 @@ void add_kv_rows(std::vector<KeySpec>& table) {
   table.push_back(row<&P::kv, &P::Kv::k>("kv.k", text(), "Codec of the keys alone."));
   table.push_back(row<&P::kv, &P::Kv::v>("kv.v", text(), "Codec of the values alone."));
   table.push_back(
-      row<&P::kv, &P::Kv::options>("kv.options", text_map(), "Options of the codec; the codec says which it has."));
+      row<&P::kv, &P::Kv::options>("kv.options", text_map(), "Options of the codec and of the cache around it; docs/kv-codecs.md and the codec's README list them."));
   table.push_back(row<&P::kv, &P::Kv::pool_bytes>(
       "kv.pool_bytes", bytes(1 << 20, "auto"),
       "Memory for the KV cache of all requests together; auto takes a share of what is free."));
