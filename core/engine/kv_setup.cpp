@@ -33,7 +33,8 @@ class Setup {
 
   Status open() {
     TURBO_RETURN_IF_ERROR(open_side(TURBO_KV_SIDE_K, config_.head_dim_k, k_));
-    return open_side(TURBO_KV_SIDE_V, config_.head_dim_v, v_);
+    TURBO_RETURN_IF_ERROR(open_side(TURBO_KV_SIDE_V, config_.head_dim_v, v_));
+    return check_spares();
   }
 
   // Layers promoted without being measured: those the policy counts, or, with the check off, as many as it would judge
@@ -70,13 +71,32 @@ class Setup {
     for (uint32_t layer = 0; layer < config_.n_layers; ++layer) {
       TURBO_RETURN_IF_ERROR(resolution_.use_codec(TURBO_KV_SIDE_K, layer, k_of_[layer]));
       TURBO_RETURN_IF_ERROR(resolution_.use_codec(TURBO_KV_SIDE_V, layer, v_of_[layer]));
-      sum_.add(std::as_bytes(std::span(k_of_[layer].c_str(), k_of_[layer].size() + 1)));
-      sum_.add(std::as_bytes(std::span(v_of_[layer].c_str(), v_of_[layer].size() + 1)));
+      add_fingerprint(k_of_[layer].empty() ? k_.codec : resolution_.spare_codec(TURBO_KV_SIDE_K, k_of_[layer]), k_of_[layer]);
+      add_fingerprint(v_of_[layer].empty() ? v_.codec : resolution_.spare_codec(TURBO_KV_SIDE_V, v_of_[layer]), v_of_[layer]);
     }
-    return KvSetup{std::move(notes_), Sha256::hex(sum_.finish()), centered_};
+    return KvSetup{std::move(notes_), Sha256::hex(sum_.finish())};
   }
 
  private:
+  void add_fingerprint(const loader::Component<turbo_kv_codec>& codec, const std::string& name) {
+    const uint64_t told = codec.table->fingerprint(codec.self);
+    sum_.add(std::as_bytes(std::span(name.c_str(), name.size() + 1))).add(std::as_bytes(std::span(&told, 1)));
+  }
+
+  // What a promotion may ask for is there, found now rather than by the first model that needs it.
+  Status check_spares() const {
+    const bool always = policy_.boundary ? *policy_.boundary > 0 : !measures(), found = measures() && k_.bits < 4;
+    if (!(k_.packs || v_.packs) || !(always || found)) return Status::ok();
+    TURBO_RETURN_IF_ERROR(find_spare(TURBO_KV_SIDE_K, policy_.promote_k).status());
+    return v_.bits < 4 ? find_spare(TURBO_KV_SIDE_V, policy_.promote_v).status() : Status::ok();
+  }
+
+  Result<loader::Component<turbo_kv_codec>> find_spare(uint32_t which, const std::string& name) const {
+    if (const loader::Component<turbo_kv_codec> codec = resolution_.spare_codec(which, name)) return codec;
+    return error(Code::unsupported, "kv.options.promote_{}: no plugin provides KV codec '{}'", which == TURBO_KV_SIDE_K ? "k" : "v", name)
+        .with_hint("install it, name another, or set kv.options.boundary=0 and kv.options.self_check=off");
+  }
+
   Status open_side(uint32_t which, uint32_t head_dim, Side& side) {
     side.codec = resolution_.kv_codec(which);
     if (!side.codec) return Status(Code::internal, "no KV codec is resolved");
@@ -110,10 +130,7 @@ class Setup {
 
   Status promote_side(uint32_t which, uint32_t head_dim, float bits, const std::string& name, std::string& chosen, std::string& told) {
     const char* side = which == TURBO_KV_SIDE_K ? "K" : "V";
-    const loader::Component<turbo_kv_codec> codec = resolution_.spare_codec(which, name);
-    if (!codec)
-      return error(Code::unsupported, "kv.options.promote_{}: no plugin provides KV codec '{}'", which == TURBO_KV_SIDE_K ? "k" : "v", name)
-          .with_hint("install it, name another, or set kv.options.boundary=0 and kv.options.self_check=off");
+    TURBO_ASSIGN(const loader::Component<turbo_kv_codec> codec, find_spare(which, name));
     TURBO_ASSIGN(const turbo_kv_layout layout, layout_of(codec, which, head_dim));
     if (layout.bits_per_element <= bits) return Status::ok();
     chosen = name;
@@ -140,7 +157,6 @@ class Setup {
       }
     }
     for (const std::vector<float>& layer : centers) sum_.add(std::as_bytes(std::span(layer)));
-    centered_ = true;
     return Status::ok();
   }
 
@@ -174,7 +190,6 @@ class Setup {
   std::vector<std::string> k_of_, v_of_;  // by layer: spare codec; empty: the side's own
   std::vector<std::string> notes_;
   Sha256 sum_;
-  bool centered_ = false;
 };
 
 }  // namespace

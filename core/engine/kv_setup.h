@@ -15,9 +15,8 @@ namespace turbo::engine {
 struct KvSetup {
   /// Layers kept in another codec than the profile's, one sentence each; and other things to tell.
   std::vector<std::string> notes;
-  /// Of the centers and of which layer has which codec; part of the cache's fingerprint.
+  /// Of the centers, and of every layer's codecs as they tell them; part of the cache's fingerprint.
   std::string fingerprint;
-  bool centered = false;
 };
 
 /// Which codecs a request must have at hand beside the profile's own.

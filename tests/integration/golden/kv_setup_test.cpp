@@ -59,7 +59,8 @@ TEST(KvSetup, TheCheckChoosesTheSameLayersEverywhere) {
 
 TEST(KvSetup, WrongOptionsAreRefused) {
   for (const auto& [options, part] : {std::pair{Options{{"boundary", "many"}}, "kv.options.boundary"}, {Options{{"prefill", "exact"}}, "kv.options.prefill"},
-                                      {Options{{"bogus", "1"}}, "bogus"}, {Options{{"boundary", "1"}, {"promote_k", "nothing"}}, "nothing"}}) {
+                                      {Options{{"bogus", "1"}}, "bogus"}, {Options{{"boundary", "1"}, {"promote_k", "nothing"}}, "nothing"},
+                                      {Options{{"promote_v", "nothing"}}, "nothing"}}) {
     profile::Profile profile;
     profile.model.path = std::string(TURBO_SOURCE) + "/models/turbo-nano-q1.gguf";
     profile.tiers = {"cpu"};
