@@ -27,7 +27,7 @@ Result<std::unique_ptr<Engine>> Engine::start(EngineParts parts, const EngineLim
   TURBO_ASSIGN(Speculator speculator, Speculator::create(parts));
   auto impl = std::make_unique<Impl>(std::move(parts), checked, std::move(speculator));
   impl->budget = {checked.max_step_rows, checked.prefill_chunk, ~0u, checked.max_logit_rows, checked.max_running,
-                  impl->parts.cache->step_stays_in_block()};
+                  impl->parts.cache->step_stays_in_block(), impl->parts.cache->prompts_cross_blocks()};
   turbo_step_caps caps{};
   caps.struct_size = sizeof caps;
   caps.rows = checked.max_step_rows;

@@ -68,6 +68,10 @@ class Setup {
   }
 
   Result<KvSetup> finish() {
+    if (policy_.exact_prefill && (k_.packs || v_.packs)) {
+      notes_.push_back("prefill: exact: results depend on engine.prefill_chunk, on hits of the prefix cache and on preemption");
+      sum_.add(std::as_bytes(std::span("prefill exact")));
+    }
     for (uint32_t layer = 0; layer < config_.n_layers; ++layer) {
       TURBO_RETURN_IF_ERROR(resolution_.use_codec(TURBO_KV_SIDE_K, layer, k_of_[layer]));
       TURBO_RETURN_IF_ERROR(resolution_.use_codec(TURBO_KV_SIDE_V, layer, v_of_[layer]));

@@ -32,8 +32,8 @@ Result<uint32_t> choose_context(const profile::Profile& profile, const model::Mo
   return wanted;
 }
 
-kv::CacheShape cache_shape(const model::ModelConfig& config, uint32_t n_blocks, uint32_t max_sequences) {
-  return {config.n_layers, config.n_kv_heads, config.head_dim_k, config.head_dim_v, n_blocks, max_sequences};
+kv::CacheShape cache_shape(const model::ModelConfig& config, uint32_t n_blocks, uint32_t max_sequences, uint32_t exact_rows = 0) {
+  return {config.n_layers, config.n_kv_heads, config.head_dim_k, config.head_dim_v, n_blocks, max_sequences, exact_rows};
 }
 
 // Bytes that the KV cache can come from.
@@ -233,7 +233,9 @@ Status Runtime::Impl::start_engine() {
         resolution->device().memory_bytes - std::min(resolution->device().memory_bytes, weights->resident_bytes());
   TURBO_ASSIGN(const uint32_t n_blocks, choose_blocks(profile, context, bytes.block_bytes, room));
   context = static_cast<uint32_t>(std::min<uint64_t>(context, uint64_t{n_blocks} * kv::kBlock));
-  TURBO_ASSIGN(cache, kv::KvCache::create(pack().api, pack().self, cache_shape(config, n_blocks, max_running)));
+  const auto step_rows = static_cast<uint32_t>(std::max(1, profile.engine.max_step_tokens));
+  const kv::CacheShape shape = cache_shape(config, n_blocks, max_running, kv_policy.exact_prefill ? step_rows : 0);
+  TURBO_ASSIGN(cache, kv::KvCache::create(pack().api, pack().self, shape));
 
   host_program = std::make_unique<HostProgram>(pack(), *weights, *cache);
   if (const Status status = resolution->open_drafter(host_program->table()); !status.is_ok())
@@ -257,7 +259,7 @@ Status Runtime::Impl::start_engine() {
   EngineLimits limits;
   limits.max_running = max_running;
   limits.max_queue = static_cast<uint32_t>(std::max(1, profile.server.max_queue));
-  limits.max_step_rows = static_cast<uint32_t>(std::max(1, profile.engine.max_step_tokens));
+  limits.max_step_rows = step_rows;
   limits.prefill_chunk = static_cast<uint32_t>(std::max(1, profile.engine.prefill_chunk));
   limits.context = context;
   limits.step_ms = static_cast<uint32_t>(std::min<uint64_t>(profile.engine.step_ms, UINT32_MAX));

@@ -75,6 +75,7 @@ void StepRunner::fill_draft(const GroupInput& input, uint32_t sequence_index, ui
 
 void StepRunner::fill_table(std::span<const GroupInput> groups, std::vector<GroupOutput>& outputs) {
   table_->n_rows = table_->n_seqs = table_->n_logit_rows = 0;
+  table_->open_uncommitted = parts_.cache->prompts_cross_blocks();
   sampled_.clear();
   scored_.clear();
   for (uint32_t g = 0; g < groups.size(); ++g) {

@@ -30,6 +30,7 @@ struct CacheShape {
   uint32_t n_layers = 0, n_kv_heads = 0, head_dim_k = 0, head_dim_v = 0;
   uint32_t n_blocks = 0;       // of kBlock positions
   uint32_t max_sequences = 1;  // running at once; sizes the open pool
+  uint32_t exact_rows = 0;     // prompt rows of a step that see each other's keys unpacked (prefill: exact); 0: as all others do
 };
 
 /// Block table of one sequence. -1 = none. Owned by the sequence, changed only through KvCache.
@@ -82,6 +83,8 @@ class KvCache {
 
   /// True when rows of one step must stay inside one block (a query reads older blocks packed).
   bool step_stays_in_block() const { return !open_is_packed_; }
+  /// True when prompt rows need not: blocks that a prompt closes in a step are packed behind it.
+  bool prompts_cross_blocks() const { return !open_is_packed_ && shape_.exact_rows > 0; }
   turbo_kv_pool* pool() const { return pool_; }
   uint32_t n_blocks() const { return packed_.capacity(); }
   uint32_t n_used() const { return packed_.n_used(); }

@@ -46,8 +46,9 @@ Result<CodecPolicy> take_policy(std::map<std::string, std::string>& options, con
       {"promote_k", [&](const std::string& text) { return policy.promote_k = text, Status::ok(); }},
       {"promote_v", [&](const std::string& text) { return policy.promote_v = text, Status::ok(); }},
       {"prefill",
-       [](const std::string& text) {
-         return text == "consistent" ? Status::ok() : refuse("prefill", "consistent, the only way prompts are read", text);
+       [&](const std::string& text) {
+         policy.exact_prefill = text == "exact";
+         return policy.exact_prefill || text == "consistent" ? Status::ok() : refuse("prefill", "consistent or exact", text);
        }},
   };
   for (const auto& [key, read] : keys)

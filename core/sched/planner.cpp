@@ -41,7 +41,15 @@ class StepBuilder {
   bool add_prompt(Sequence& sequence, bool others_wait) {
     for (const RowGroup& group : plan_.groups)
       if (computes_next_block(group, sequence)) return true;
-    uint32_t room = std::min(budget_.max_rows - plan_.n_rows, prompt_rows_left_);
+    const uint32_t free_rows = budget_.max_rows - plan_.n_rows;
+    if (budget_.whole_chunks) {
+      // What a row reads depends on where its chunk begins, so nothing but the request may decide that.
+      const uint32_t chunk = std::min(sequence.pending(), budget_.prefill_chunk);
+      if (chunk > free_rows && has_prompt_) return false;
+      has_prompt_ = true;
+      return add(sequence, std::min(chunk, free_rows), 0) > 0;
+    }
+    uint32_t room = std::min(free_rows, prompt_rows_left_);
     if (others_wait) room = (room + 1) / 2;
     const uint32_t n = add(sequence, std::min({sequence.pending(), budget_.prefill_chunk, room}), 0);
     prompt_rows_left_ -= n;
@@ -52,7 +60,7 @@ class StepBuilder {
 
  private:
   uint32_t add(Sequence& sequence, uint32_t n, uint32_t n_draft) {
-    if (budget_.stay_in_block) n = std::min(n, rows_to_block_edge(sequence.computed));
+    if (budget_.stay_in_block && !(budget_.whole_chunks && !sequence.decoding())) n = std::min(n, rows_to_block_edge(sequence.computed));
     const uint32_t logit_room = budget_.max_logit_rows - plan_.n_logit_rows;
     if (sequence.scores_prompt && sequence.computed < sequence.n_prompt) n = std::min(n, logit_room);
     if (n == 0) return 0;
@@ -76,6 +84,7 @@ class StepBuilder {
   const Budget& budget_;
   uint32_t decoders_left_;  // after the one being added
   uint32_t prompt_rows_left_;
+  bool has_prompt_ = false;
   StepPlan plan_;
 };
 

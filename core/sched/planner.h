@@ -16,6 +16,7 @@ struct Budget {
   uint32_t max_logit_rows = 64;    // rows of one step that give logits
   uint32_t max_running = 32;       // sequences admitted at once
   bool stay_in_block = false;      // a group's rows must not cross a KV block edge (see KvCache)
+  bool whole_chunks = false;       // prompts advance by prefill_chunk rows, across block edges and whatever others want
 };
 
 /// A prefilling sequence that got no rows for so many steps goes before the others.

@@ -102,7 +102,8 @@ class AttendItem {
     const KvPart& side = pool_.part(which, job_.layer);
     const uint32_t n = n_keys(r, s), p = position(r), i = row(r);
     const int32_t seq = t_.row_seq[i];
-    const bool own_block = p / 64 == s;
+    const uint32_t open_from = t_.open_uncommitted ? std::min(p, static_cast<uint32_t>(t_.committed[seq])) / 64 : p / 64;
+    const bool open_block = s >= open_from;
     const uint32_t committed = t_.path_length[i] ? static_cast<uint32_t>(t_.committed[seq]) : UINT32_MAX;
     const int32_t* path = t_.path + uint64_t{i} * t_.path_capacity;
     Segment* out = segments(r, which);
@@ -110,11 +111,11 @@ class AttendItem {
     bool last_open = false;
     for (uint32_t key = 0; key < n;) {
       const uint32_t at = s * 64 + key;
-      const bool open = !side.one_form && (own_block || at < side.layout.sinks);
+      const bool open = !side.one_form && (open_block || at < side.layout.sinks);
       uint32_t slot = at, length = 1;
       if (at < committed) {  // every key up to the next change of rule
         length = std::min(n - key, committed - at);
-        if (!side.one_form && !own_block && at < side.layout.sinks) length = std::min(length, side.layout.sinks - at);
+        if (!side.one_form && !open_block && at < side.layout.sinks) length = std::min(length, side.layout.sinks - at);
       } else {
         slot = static_cast<uint32_t>(path[at - committed]);
       }

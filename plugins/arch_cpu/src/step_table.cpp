@@ -31,7 +31,7 @@ class KvCheck {
     for (uint32_t row = 0; row < t_.n_rows; ++row) check_row(row);
     if (needs_.attends)
       for (uint32_t seq = 0; seq < t_.n_seqs; ++seq)
-        for (int32_t block = 0; block < scratch_.direct_blocks[seq]; ++block) readable(seq, block, uint64_t(block) * TURBO_KV_BLOCK < sinks_);
+        for (int32_t block = 0; block < scratch_.direct_blocks[seq]; ++block) readable(seq, block, uint64_t(block) * TURBO_KV_BLOCK < sinks_ || uncommitted(seq, block));
     if (needs_.appends && t_.n_rows > 1) check_distinct();
   }
 
@@ -61,7 +61,7 @@ class KvCheck {
     for (int32_t i = 0; i < length; ++i) {
       check_slot(row, path[i]);
       const int64_t key = int64_t{committed} + i;
-      if (needs_.attends) readable(seq, path[i] / 64, key < sinks_ || key / 64 == position / 64);
+      if (needs_.attends) readable(seq, path[i] / 64, key < sinks_ || key / 64 == position / 64 || uncommitted(seq, key / 64));
     }
   }
 
@@ -72,6 +72,9 @@ class KvCheck {
   void note_direct(int32_t seq, int32_t keys) {
     scratch_.direct_blocks[seq] = std::max(scratch_.direct_blocks[seq], (keys + 63) / 64);
   }
+
+  // Every row reads the block in open form.
+  bool uncommitted(uint32_t seq, int64_t block) const { return t_.open_uncommitted && block >= t_.committed[seq] / 64; }
 
   bool in_packed(int32_t id) const { return id >= 0 && static_cast<uint32_t>(id) < pool_.n_blocks(); }
   bool in_open(int32_t id) const { return id >= 0 && static_cast<uint32_t>(id) < pool_.n_open_blocks(); }

@@ -57,8 +57,79 @@ TEST(KvSetup, TheCheckChoosesTheSameLayersEverywhere) {
   EXPECT_GT(bytes, unchecked->memory().kv_bytes_per_token) << "2-bit keys of a small model need promotion";
 }
 
+namespace {
+
+// Ids of a run with the first token's logprob, which follows from the prompt alone.
+struct FirstToken {
+  std::vector<int32_t> ids;
+  float logprob = 0;
+  bool operator==(const FirstToken&) const = default;
+};
+
+struct LogprobOutcome : Outcome {
+  std::vector<float> logprobs;
+  void on_tokens(std::span<const Token> tokens) override {
+    Outcome::on_tokens(tokens);
+    for (const Token& token : tokens) logprobs.push_back(token.logprob);
+  }
+};
+
+std::vector<int32_t> story(uint32_t n, uint32_t seed) {
+  std::vector<int32_t> ids;
+  for (uint32_t i = 0; i < n; ++i) ids.push_back(static_cast<int32_t>(5 + (i * i * 7 + i * seed) % 4000));
+  return ids;
+}
+
+FirstToken first_token(const std::string& codec, const std::string& prefill, int chunk) {
+  ModelSetup setup{.prefill_chunk = chunk, .kv = codec};
+  setup.tune = [&](profile::Profile& profile) {
+    if (codec != "f16") profile.kv.options = {{"self_check", "off"}, {"boundary", "0"}, {"center", "off"}, {"prefill", prefill}};
+  };
+  const auto runtime = load(setup);
+  if (!runtime) return {};
+  auto run = std::make_shared<LogprobOutcome>();
+  Request request;
+  request.prompt = story(230, 3);
+  request.max_tokens = 40;
+  request.sampling.temperature = 0;
+  request.logprobs = true;
+  EXPECT_TRUE(runtime->engine().submit(std::move(request), run));
+  run->wait();
+  EXPECT_TRUE(run->finish.status) << run->finish.status.message();
+  return {run->ids, run->logprobs.empty() ? 1.0f : run->logprobs.front()};
+}
+
+}  // namespace
+
+TEST(KvSetup, ExactPromptsReadNoPackedKeys) {
+  const float plain = first_token("f16", "", 256).logprob;
+  EXPECT_EQ(first_token("tq2", "exact", 256).logprob, plain) << "the prompt is one chunk";
+  EXPECT_NE(first_token("tq2", "consistent", 256).logprob, plain);
+  EXPECT_NE(first_token("tq2", "exact", 128).logprob, plain) << "the second chunk reads the first packed";
+  EXPECT_EQ(first_token("tq2", "exact", 64), first_token("tq2", "consistent", 256)) << "a chunk inside a block has nothing packed";
+}
+
+// Layers of one form in the same pool, and every prompt in the same steps.
+TEST(KvSetup, ExactPromptsOfManyRequestsHaveRoom) {
+  ModelSetup setup{.prefill_chunk = 256, .kv = "rq3_iso"};
+  setup.tune = [](profile::Profile& profile) {
+    profile.kv.options = {{"self_check", "off"}, {"boundary", "1"}, {"prefill", "exact"}};
+    profile.engine.max_step_tokens = 512;
+  };
+  const auto runtime = load(setup);
+  ASSERT_TRUE(runtime);
+  std::vector<std::shared_ptr<Outcome>> runs;
+  for (uint32_t i = 0; i < 8; ++i) runs.push_back(submit_greedy(*runtime, story(300 + 40 * i, i), 5));
+  for (const auto& run : runs) {
+    run->wait();
+    EXPECT_TRUE(run->finish.status) << run->finish.status.message();
+    EXPECT_EQ(run->ids.size(), 5u);
+    EXPECT_EQ(run->finish.preemptions, 0u);
+  }
+}
+
 TEST(KvSetup, WrongOptionsAreRefused) {
-  for (const auto& [options, part] : {std::pair{Options{{"boundary", "many"}}, "kv.options.boundary"}, {Options{{"prefill", "exact"}}, "kv.options.prefill"},
+  for (const auto& [options, part] : {std::pair{Options{{"boundary", "many"}}, "kv.options.boundary"}, {Options{{"prefill", "often"}}, "kv.options.prefill"},
                                       {Options{{"bogus", "1"}}, "bogus"}, {Options{{"boundary", "1"}, {"promote_k", "nothing"}}, "nothing"},
                                       {Options{{"promote_v", "nothing"}}, "nothing"}}) {
     profile::Profile profile;

@@ -169,6 +169,19 @@ TEST(Hostile, RandomDamageNeverCrashes) {
   EXPECT_GT(compiled, 10u);
 }
 
+namespace {
+
+// Rows at 64.. that read block 0, not committed, in open form.
+void open_second_block(turbo_step_table* t) {
+  t->open_uncommitted = 1;
+  for (int i = 0; i < 3; ++i) {
+    t->position[i] = t->slot[i] = 64 + i;
+    t->path_length[i] = 0;
+  }
+}
+
+}  // namespace
+
 TEST(Hostile, StepTablesAreRefused) {
   for (const char* codec : {"f16", "two_form"}) {
     DecoderShape shape;
@@ -196,7 +209,7 @@ TEST(Hostile, StepTablesAreRefused) {
     const turbo_step_table made = *pack.table;
     const bool two = std::string(codec) == "two_form";
     std::vector<int32_t> own_tokens(100, 1);
-    const std::vector<std::function<void(turbo_step_table*)>> damages = {
+    std::vector<std::function<void(turbo_step_table*)>> damages = {
         [](auto* t) { t->n_rows = PackDecoder::kMaxRows + 1; }, [](auto* t) { t->n_rows = UINT32_MAX; },
         [](auto* t) { t->n_seqs = 3; },                         [](auto* t) { t->n_logit_rows = 1000; },
         [](auto* t) { t->logit_row[1] = 3; },                   [](auto* t) { t->logit_row[1] = -1; },
@@ -214,6 +227,7 @@ TEST(Hostile, StepTablesAreRefused) {
         [&](auto* t) { (two ? t->open_table : t->block_table)[0] = INT32_MAX; },
         [&](auto* t) { t->slot[1] = t->position[1] = 130; (two ? t->open_table : t->block_table)[1] = -1; },
         [](auto* t) { t->path_length[2] = 0; t->slot[2] = t->position[2] = 1; }};  // two rows, one place
+    if (two) damages.push_back([](auto* t) { open_second_block(t); t->open_table[0] = -1; });
     for (size_t i = 0; i < damages.size(); ++i) {
       std::vector<int32_t> blocks(made.block_table, made.block_table + 16), open(made.open_table, made.open_table + 16);
       fill(pack.table);
@@ -225,6 +239,12 @@ TEST(Hostile, StepTablesAreRefused) {
     }
     fill(pack.table);
     EXPECT_EQ(pack.world.run(pack.plan, pack.table), TURBO_OK);
+    open_second_block(pack.table);
+    EXPECT_EQ(pack.world.run(pack.plan, pack.table), TURBO_OK) << pack.world.error.message;
+    pack.table->committed[0] = INT32_MAX;  // more than there is: its own block stays open
+    EXPECT_EQ(pack.world.run(pack.plan, pack.table), TURBO_OK) << pack.world.error.message;
+    pack.table->committed[0] = 0;
+    pack.table->open_uncommitted = 0;
     EXPECT_EQ(pack.world.run(pack.plan, reinterpret_cast<turbo_step_table*>(0x1000)), TURBO_INVALID_ARGUMENT);
     EXPECT_EQ(pack.world.run(reinterpret_cast<turbo_plan*>(0x1000), pack.table), TURBO_INVALID_ARGUMENT);
   }

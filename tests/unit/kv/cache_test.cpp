@@ -89,6 +89,36 @@ TEST(KvCache, AClosedBlockIsPackedOnceAndGivesItsOpenFormBack) {
   EXPECT_EQ(device.packed.size(), 3u);
 }
 
+TEST(KvCache, ExactPromptsHaveOpenBlocksForAWholeStep) {
+  KvDevice device;
+  device.one_form = false;
+  auto created = KvCache::create(kv_device_api(), &device, {1, 1, 64, 64, 16, 2, 256});
+  ASSERT_TRUE(created);
+  KvCache& cache = **created;
+  EXPECT_TRUE(cache.prompts_cross_blocks());
+  EXPECT_FALSE(make_cache(device, 4)->prompts_cross_blocks());
+  EXPECT_EQ(cache.n_open_blocks(), 2u * 2 + 4);
+  // Two prompts share a step of 256 rows, from the middle of a block each.
+  SequenceBlocks a, b;
+  for (SequenceBlocks* each : {&a, &b}) {
+    ASSERT_TRUE(cache.grow(*each, 40));
+    ASSERT_TRUE(cache.commit(*each, 40));
+  }
+  ASSERT_TRUE(cache.grow(a, 40 + 100));
+  ASSERT_TRUE(cache.grow(b, 40 + 156));
+  EXPECT_TRUE(device.packed.empty());
+  ASSERT_TRUE(cache.commit(a, 40 + 100));
+  ASSERT_TRUE(cache.commit(b, 40 + 156));
+  EXPECT_EQ(device.packed.size(), 2u + 3);
+  EXPECT_EQ(a.open[1], -1);
+  EXPECT_GE(a.open[2], 0);
+  device.one_form = true;
+  auto plain = KvCache::create(kv_device_api(), &device, {1, 1, 64, 64, 16, 2, 256});
+  ASSERT_TRUE(plain);
+  EXPECT_FALSE((*plain)->prompts_cross_blocks()) << "nothing is ever packed";
+  EXPECT_EQ((*plain)->n_open_blocks(), 0u);
+}
+
 TEST(KvCache, SinksKeepTheirOpenForm) {
   KvDevice device;
   device.one_form = false;

@@ -37,11 +37,18 @@ TEST(CodecPolicy, DefaultsAreOnAndAutomatic) {
   EXPECT_TRUE(policy->self_check);
   EXPECT_FALSE(policy->boundary);
   EXPECT_EQ(policy->promote_k, "q8");
+  EXPECT_FALSE(policy->exact_prefill);
+}
+
+TEST(CodecPolicy, PromptsMayBeReadExactly) {
+  Options options{{"prefill", "exact"}};
+  EXPECT_TRUE(take_policy(options, "tq3")->exact_prefill);
+  EXPECT_TRUE(options.empty());
 }
 
 TEST(CodecPolicy, RefusesWhatNoKeyTakes) {
   for (const auto& [key, value] : {std::pair{"center", "maybe"}, {"self_check", ""}, {"boundary", "-1"}, {"boundary", "2x"}, {"boundary", "99999999999"},
-                                   {"boundary", ""}, {"prefill", "exact"}}) {
+                                   {"boundary", ""}, {"prefill", "often"}}) {
     Options options{{key, value}};
     const auto policy = take_policy(options, "tq3");
     ASSERT_FALSE(policy) << key << "=" << value;

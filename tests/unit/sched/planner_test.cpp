@@ -35,7 +35,7 @@ void check_plan(const StepPlan& plan, const Budget& budget) {
     ASSERT_LE(group.n_tokens, std::min(sequence.pending(), budget.prefill_chunk));
     ASSERT_EQ(group.last, group.n_tokens == sequence.pending());
     ASSERT_TRUE(group.n_draft == 0 || (group.n_draft == sequence.n_draft && sequence.decoding())) << "a draft is whole or absent";
-    if (budget.stay_in_block) {
+    if (budget.stay_in_block && !(budget.whole_chunks && !sequence.decoding())) {
       ASSERT_EQ(group.first / kv::kBlock, (group.first + group.n_tokens + group.n_draft - 1) / kv::kBlock);
     }
     rows += group.n_tokens + group.n_draft;
@@ -52,6 +52,38 @@ void check_plan(const StepPlan& plan, const Budget& budget) {
 
 }  // namespace
 
+TEST(Planner, OnlyPromptsCrossBlocks) {
+  Budget budget;
+  budget.stay_in_block = budget.whole_chunks = true;
+  Sequence prompt = make_sequence(1, 300, 1), decoder = make_sequence(2, 62, 9);
+  decoder.computed = 61;
+  decoder.n_draft = 3;
+  std::vector<Sequence*> running{&prompt, &decoder};
+  const StepPlan plan = plan_step(running, budget);
+  ASSERT_EQ(plan.groups.size(), 2u);
+  EXPECT_EQ(plan.groups[0].n_draft, 0u) << "its draft would reach into the next block";
+  EXPECT_EQ(plan.groups[1].n_tokens, budget.prefill_chunk);
+}
+
+TEST(Planner, WholeChunksAreNotCutForOthers) {
+  Budget budget;
+  budget.stay_in_block = budget.whole_chunks = true;
+  budget.max_rows = 300;
+  budget.max_prompt_rows = 16;
+  std::vector<Sequence> prompts;
+  for (uint64_t id = 0; id < 4; ++id) prompts.push_back(make_sequence(id, 200, 1));
+  prompts[3].tokens.resize(prompts[3].n_prompt = 40);
+  std::vector<Sequence*> running;
+  for (Sequence& prompt : prompts) running.push_back(&prompt);
+  const StepPlan plan = plan_step(running, budget);
+  ASSERT_EQ(plan.groups.size(), 3u) << "two chunks of 128, then one of 40; the third of 128 waits";
+  EXPECT_EQ(plan.groups[1].n_tokens, 128u);
+  EXPECT_EQ(plan.groups[2].n_tokens, 40u);
+  EXPECT_EQ(prompts[2].passed_over, 1u);
+  budget.max_rows = 100;  // the first in line goes on whatever there is
+  EXPECT_EQ(plan_step(running, budget).groups.at(0).n_tokens, 100u);
+}
+
 TEST(Planner, RandomMixesKeepEveryPromiseAndEnd) {
   std::mt19937 rng(17);
   for (int round = 0; round < 200; ++round) {
@@ -61,6 +93,7 @@ TEST(Planner, RandomMixesKeepEveryPromiseAndEnd) {
     budget.max_rows = budget.max_logit_rows + rng() % 200;
     budget.prefill_chunk = 1 + rng() % 150;
     budget.stay_in_block = rng() % 2;
+    budget.whole_chunks = rng() % 2;
     std::vector<std::unique_ptr<Sequence>> owned;
     std::vector<Sequence*> running;
     for (uint32_t i = 0; i < budget.max_running; ++i) {

@@ -129,7 +129,9 @@ typedef struct turbo_step_table {
   uint32_t path_capacity;  /* entries of a row's path */
   /* counts of this step */
   uint32_t n_rows, n_seqs, n_logit_rows;
-  uint32_t reserved;
+  /* Codecs of two forms: 0: a query reads its own block and the sinks in open form, older blocks packed. 1: from the
+   * block of committed[seq] on, all in open form; such blocks have open ids. */
+  uint32_t open_uncommitted;
   /* per row */
   int32_t* token;
   int32_t* position;    /* absolute */
