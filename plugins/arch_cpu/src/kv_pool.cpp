@@ -117,7 +117,7 @@ void pool_pack(turbo_kv_pool& pool, int32_t open_id, int32_t block_id, ThreadTea
       }
     }
   } packing{pool, open_id, block_id};
-  team.run(&Packing::body, &packing);
+  team.run(&Packing::body, &packing, std::min(team.size(), team.pace().now()));
   if (packing.status != TURBO_OK)
     refuse(packing.status, "packing block " + std::to_string(block_id) + " failed in layer " + std::to_string(packing.failed_layer.load()));
 }

@@ -22,6 +22,9 @@ class TeamSize {
     return now_;
   }
 
+  /// Members of the latest timed run, for runs that are too short to learn from.
+  uint32_t now() const { return now_; }
+
   /// A run took run_ns, of which its members waited stalled_ns each for one that had lost its CPU.
   void ran(uint64_t time_ns, uint64_t run_ns, uint64_t stalled_ns) {
     // Without the member the others would need n / (n - 1) of the time they worked: that is less once the wait is more
