@@ -2,17 +2,17 @@
 
 #include <spdlog/spdlog.h>
 
+#include <chrono>
 #include <cstddef>
 #include <span>
 
 #include "base/abi_error.h"
 #include "base/digest.h"
-#include "engine/kv_check.h"
+#include "engine/kv_known.h"
 
 namespace turbo::engine {
 namespace {
 
-constexpr const char* kExact = "f16";
 // Divergence of a layer's attention above which it is promoted; the layers next to input and output are judged harder.
 constexpr double kLimit = 0.10, kBoundaryLimit = 0.05, kPromotedLimit = 0.5;
 
@@ -50,20 +50,28 @@ class Setup {
   bool centers() const { return policy_.center && k_.bits < 16 && can_center(k_.codec); }
   bool measures() const { return policy_.self_check && k_.packs && k_.bits < 16; }
 
-  Status look(const model::WeightSet& weights, const text::Tokenizer* tokenizer) {
-    if ((!centers() && !measures()) || resolution_.tier() != TURBO_TIER_CPU) return Status::ok();
-    if (!resolution_.spare_codec(TURBO_KV_SIDE_K, kExact) || !resolution_.spare_codec(TURBO_KV_SIDE_V, kExact)) {
-      notes_.push_back(fmt::format("keys are neither centered nor checked: no KV codec '{}' to look at them with", kExact));
+  Status look(const KvLook& how) {
+    const bool cpu = resolution_.tier() == TURBO_TIER_CPU;
+    const bool exact = resolution_.spare_codec(TURBO_KV_SIDE_K, kExactCodec) && resolution_.spare_codec(TURBO_KV_SIDE_V, kExactCodec);
+    if (!policy_.center_file.empty() && !(centers() && cpu && exact))
+      notes_.push_back("kv.options.center: the file is not used: these codecs are not centered on this tier");
+    if ((!centers() && !measures()) || !cpu) return Status::ok();
+    if (!exact) {
+      notes_.push_back(fmt::format("keys are neither centered nor checked: no KV codec '{}' to look at them with", kExactCodec));
       return Status::ok();
     }
-    const std::vector<int32_t> tokens = observed_tokens(tokenizer, config_.vocab_size);
-    TURBO_RETURN_IF_ERROR(use_everywhere(kExact));
-    TURBO_ASSIGN(const model::BuildStep build_step, model::find_family(config_.architecture));
-    Result<KvObservation> seen = observe_attention({resolution_.arch_pack().table, resolution_.arch_pack().self}, config_, weights, build_step, tokens);
-    TURBO_RETURN_IF_ERROR(use_everywhere(""));
-    TURBO_RETURN_IF_ERROR(seen.status());
-    if (centers()) TURBO_RETURN_IF_ERROR(center(*seen));
-    if (measures()) TURBO_RETURN_IF_ERROR(measure(*seen));
+    const auto begin = std::chrono::steady_clock::now();
+    KnownKeys keys(resolution_, config_, how);
+    TURBO_RETURN_IF_ERROR(keys.open(centers(), policy_.center_file));
+    TURBO_ASSIGN(bool judged, judge(keys));
+    // Keys are observed as they are: before the exact codec centers them too.
+    if (!judged) TURBO_RETURN_IF_ERROR(keys.observe());
+    if (centers()) TURBO_RETURN_IF_ERROR(center(keys));
+    if (!judged) {
+      TURBO_ASSIGN(judged, judge(keys));
+    }
+    for (const Verdict& verdict : verdicts_) TURBO_RETURN_IF_ERROR(apply(verdict));
+    tell(keys, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
     return Status::ok();
   }
 
@@ -142,17 +150,11 @@ class Setup {
     return Status::ok();
   }
 
-  Status use_everywhere(const std::string& name) {
-    for (uint32_t layer = 0; layer < config_.n_layers; ++layer)
-      for (const uint32_t side : {TURBO_KV_SIDE_K, TURBO_KV_SIDE_V}) TURBO_RETURN_IF_ERROR(resolution_.use_codec(side, layer, name));
-    return Status::ok();
-  }
-
   // Every codec that K of a layer may end up in.
-  Status center(const KvObservation& seen) {
-    const std::vector<std::vector<float>> centers = key_centers(seen);
+  Status center(const KnownKeys& keys) {
+    const std::vector<std::vector<float>> centers = to_floats(keys.centers(), keys.shape());
     for (const loader::Component<turbo_kv_codec>& codec :
-         {k_.codec, resolution_.spare_codec(TURBO_KV_SIDE_K, policy_.promote_k), resolution_.spare_codec(TURBO_KV_SIDE_K, kExact)}) {
+         {k_.codec, resolution_.spare_codec(TURBO_KV_SIDE_K, policy_.promote_k), resolution_.spare_codec(TURBO_KV_SIDE_K, kExactCodec)}) {
       if (!can_center(codec)) continue;
       for (uint32_t layer = 0; layer < config_.n_layers; ++layer) {
         const turbo_kv_shape shape{sizeof shape, TURBO_KV_SIDE_K, layer, config_.n_layers, config_.n_kv_heads, config_.head_dim_k};
@@ -164,27 +166,54 @@ class Setup {
     return Status::ok();
   }
 
-  Status measure(const KvObservation& seen) {
-    const bool promotes = k_.bits < 4;
+  // A layer that diverges by more than it may.
+  struct Verdict {
+    uint32_t layer;
+    bool boundary;
+    double found;
+    std::string codec;  // to promote K to; empty: only told
+  };
+
+  // False: something is neither remembered nor can be measured yet.
+  Result<bool> judge(KnownKeys& keys) {
+    verdicts_.clear();
+    if (centers() && !keys.has_centers()) return false;
     const uint32_t n = policy_.boundary ? 0 : n_boundary();
-    for (uint32_t layer = 0; layer < config_.n_layers; ++layer) {
+    for (uint32_t layer = 0; measures() && layer < config_.n_layers; ++layer) {
       if (!k_of_[layer].empty()) continue;
-      TURBO_ASSIGN(const double found, attention_divergence(k_.codec, seen, layer));
-      const bool boundary = is_boundary(layer, n);
-      spdlog::debug("KV cache: layer {}: attention over packed keys diverges by {:.4f}", layer, found);
-      if (found <= (boundary ? kBoundaryLimit : kLimit)) continue;
-      if (!promotes) {
-        notes_.push_back(fmt::format("layer {}: attention over packed keys diverges by {:.2f}; kv.k: {} would keep it", layer, found, policy_.promote_k));
-        continue;
+      TURBO_ASSIGN(const std::optional<double> found, keys.divergence("", k_.codec, layer));
+      if (!found) return false;
+      spdlog::debug("KV cache: layer {}: attention over packed keys diverges by {:.4f}", layer, *found);
+      Verdict verdict{layer, is_boundary(layer, n), *found, ""};
+      if (*found <= (verdict.boundary ? kBoundaryLimit : kLimit)) continue;
+      if (k_.bits < 4) {
+        verdict.codec = policy_.promote_k;
+        if (const auto codec = resolution_.spare_codec(TURBO_KV_SIDE_K, verdict.codec)) {
+          TURBO_ASSIGN(const std::optional<double> still, keys.divergence(verdict.codec, codec, layer));
+          if (!still) return false;
+          if (*still > kPromotedLimit) verdict.codec = kExactCodec;
+        }
       }
-      std::string name = policy_.promote_k;
-      if (const auto codec = resolution_.spare_codec(TURBO_KV_SIDE_K, name)) {
-        TURBO_ASSIGN(const double still, attention_divergence(codec, seen, layer));
-        if (still > kPromotedLimit) name = kExact;
-      }
-      TURBO_RETURN_IF_ERROR(promote(layer, name, boundary, fmt::format("attention over packed keys diverges by {:.2f}", found)));
+      verdicts_.push_back(verdict);
     }
+    return true;
+  }
+
+  Status apply(const Verdict& verdict) {
+    if (!verdict.codec.empty())
+      return promote(verdict.layer, verdict.codec, verdict.boundary, fmt::format("attention over packed keys diverges by {:.2f}", verdict.found));
+    notes_.push_back(fmt::format("layer {}: attention over packed keys diverges by {:.2f}; kv.k: {} would keep it", verdict.layer, verdict.found, policy_.promote_k));
     return Status::ok();
+  }
+
+  void tell(const KnownKeys& keys, double seconds) const {
+    if (!keys.observed()) {
+      const std::filesystem::path path = policy_.center_file.empty() ? keys.path() : policy_.center_file;
+      spdlog::info("KV cache: keys: what {} says is used", path.string());
+      return;
+    }
+    const std::filesystem::path kept = keys.keep();
+    spdlog::info("KV cache: keys: looked at in {:.2f} s{}", seconds, kept.empty() ? "; nothing is kept of it" : "; kept in " + kept.string());
   }
 
   loader::Resolution& resolution_;
@@ -192,6 +221,7 @@ class Setup {
   const model::ModelConfig& config_;
   Side k_, v_;
   std::vector<std::string> k_of_, v_of_;  // by layer: spare codec; empty: the side's own
+  std::vector<Verdict> verdicts_;
   std::vector<std::string> notes_;
   Sha256 sum_;
 };
@@ -201,8 +231,8 @@ class Setup {
 void ask_for_spare_codecs(loader::Request& request, const kv::CodecPolicy& policy) {
   const auto plain = [](const std::string& name) { return name == "f16" || name == "bf16" || name == "f32"; };
   if (plain(request.kv_k) && plain(request.kv_v)) return;
-  request.spare_codecs[TURBO_KV_SIDE_K] = {policy.promote_k, kExact};
-  request.spare_codecs[TURBO_KV_SIDE_V] = {policy.promote_v, kExact};
+  request.spare_codecs[TURBO_KV_SIDE_K] = {policy.promote_k, kExactCodec};
+  request.spare_codecs[TURBO_KV_SIDE_V] = {policy.promote_v, kExactCodec};
 }
 
 Result<KvSetup> set_up_codecs(loader::Resolution& resolution, const kv::CodecPolicy& policy, const model::ModelConfig& config) {
@@ -213,11 +243,11 @@ Result<KvSetup> set_up_codecs(loader::Resolution& resolution, const kv::CodecPol
 }
 
 Result<KvSetup> set_up_codecs(loader::Resolution& resolution, const kv::CodecPolicy& policy, const model::ModelConfig& config,
-                              const model::WeightSet& weights, const text::Tokenizer* tokenizer) {
+                              const KvLook& look) {
   Setup setup(resolution, policy, config);
   TURBO_RETURN_IF_ERROR(setup.open());
   TURBO_RETURN_IF_ERROR(setup.promote_boundary());
-  TURBO_RETURN_IF_ERROR(setup.look(weights, tokenizer));
+  TURBO_RETURN_IF_ERROR(setup.look(look));
   return setup.finish();
 }
 

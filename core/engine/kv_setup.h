@@ -3,9 +3,12 @@
 // Loading thread only.
 #pragma once
 
+#include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "base/digest.h"
 #include "engine/parts.h"
 #include "kv/policy.h"
 #include "loader/resolve.h"
@@ -19,14 +22,24 @@ struct KvSetup {
   std::string fingerprint;
 };
 
+/// What looking at keys takes.
+struct KvLook {
+  const model::WeightSet& weights;
+  const text::Tokenizer* tokenizer = nullptr;
+  std::string activations;                                // how matmuls read them
+  std::function<Result<Sha256::Value>()> model_digest{};  // of the model's files; called only when keys are looked at
+  std::filesystem::path records;                          // folder that remembers what was found; empty: none
+};
+
 /// Which codecs a request must have at hand beside the profile's own.
 void ask_for_spare_codecs(loader::Request& request, const kv::CodecPolicy& policy);
 
 /// Layers that are promoted whatever their keys are like: without weights nothing can be measured.
 Result<KvSetup> set_up_codecs(loader::Resolution& resolution, const kv::CodecPolicy& policy, const model::ModelConfig& config);
 
-/// The same after looking at what attention reads on a fixed text, where the policy and the codecs call for it.
+/// The same after looking at what attention reads on a fixed text, where the policy and the codecs call for it, or at
+/// what is remembered of that: the outcome has the same bits.
 Result<KvSetup> set_up_codecs(loader::Resolution& resolution, const kv::CodecPolicy& policy, const model::ModelConfig& config,
-                              const model::WeightSet& weights, const text::Tokenizer* tokenizer);
+                              const KvLook& look);
 
 }  // namespace turbo::engine

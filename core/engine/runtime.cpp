@@ -17,6 +17,7 @@
 #include "engine/plugin_metrics.h"
 #include "engine/resolve.h"
 #include "engine/tokenizer_source.h"
+#include "loader/cache_folder.h"
 #include "loader/text.h"
 
 namespace turbo::engine {
@@ -30,6 +31,18 @@ Result<uint32_t> choose_context(const profile::Profile& profile, const model::Mo
   if (wanted > config.context_length)
     spdlog::warn("context {} is longer than the {} positions the model was trained for", wanted, config.context_length);
   return wanted;
+}
+
+void add_text(Sha256& sum, std::string_view text) {
+  const uint64_t size = text.size();
+  sum.add(std::as_bytes(std::span(&size, 1))).add(std::as_bytes(std::span(text)));
+}
+
+// A relative path lies beside the profile; one of the command line where the program was started.
+std::filesystem::path beside_profile(const std::filesystem::path& path, const profile::Profile& profile) {
+  const std::filesystem::path beside = profile.source.parent_path() / path;
+  std::error_code failed;
+  return std::filesystem::exists(beside, failed) ? beside : path;
 }
 
 kv::CacheShape cache_shape(const model::ModelConfig& config, uint32_t n_blocks, uint32_t max_sequences, uint32_t exact_rows = 0) {
@@ -113,6 +126,7 @@ struct Runtime::Impl {
   uint64_t load_ms = 0;
   std::mutex fingerprint_mutex;
   std::string fingerprint;  // of cached positions; made when first asked for; guarded by fingerprint_mutex
+  std::optional<Sha256::Value> digest;  // of the model's files; likewise
 
   LoadStage stage = LoadStage::model;
 
@@ -127,6 +141,7 @@ struct Runtime::Impl {
   Status open_text();
   Status load_weights(const Progress& progress);
   Status start_engine();
+  Result<Sha256::Value> model_digest();
   Result<std::string> cache_fingerprint();
   model::Pack pack() const { return {resolution->arch_pack().table, resolution->arch_pack().self}; }
   ~Impl() {
@@ -165,6 +180,7 @@ Status Runtime::Impl::open_text() {
 Status Runtime::Impl::open_model(const profile::Profile& wanted) {
   profile = wanted;
   TURBO_ASSIGN(kv_policy, kv::take_policy(profile.kv.options, profile.kv.v));
+  if (!kv_policy.center_file.empty()) kv_policy.center_file = beside_profile(kv_policy.center_file, profile);
   if (profile.model.path.empty())
     return Status(Code::not_found, "no model is named", "give --model FILE or set model.path in the profile");
   TURBO_ASSIGN(file, model::ModelFile::open(profile.model.path));
@@ -222,7 +238,8 @@ Status Runtime::Impl::load_weights(const Progress& progress) {
 
 Status Runtime::Impl::start_engine() {
   stage = LoadStage::engine;
-  TURBO_ASSIGN(kv_setup, set_up_codecs(*resolution, kv_policy, config, *weights, tokenizer.get()));
+  const KvLook look{*weights, tokenizer.get(), profile.compute.activations, [this] { return model_digest(); }, loader::cache_folder("keys")};
+  TURBO_ASSIGN(kv_setup, set_up_codecs(*resolution, kv_policy, config, look));
   for (const std::string& note : kv_setup.notes) spdlog::info("KV cache: {}", note);
   const uint32_t max_running = static_cast<uint32_t>(std::max(1, profile.engine.max_running));
   TURBO_ASSIGN(const turbo_kv_bytes bytes, kv::KvCache::bytes(pack().api, pack().self, cache_shape(config, 1, max_running)));
@@ -268,32 +285,41 @@ Status Runtime::Impl::start_engine() {
   return Status::ok();
 }
 
-// Everything that the bits of a cached position depend on: the model's files, the codecs, precision and tier.
-Result<std::string> Runtime::Impl::cache_fingerprint() {
+// Reads every byte, so only when something is to be found by it.
+Result<Sha256::Value> Runtime::Impl::model_digest() {
   std::lock_guard lock(fingerprint_mutex);
-  if (!fingerprint.empty()) return fingerprint;
+  if (digest) return *digest;
   // A file that was cut short since must not be read through its mapping.
   TURBO_RETURN_IF_ERROR(file->verify_unchanged());
   Sha256 sum;
-  const auto add = [&](std::string_view text) {
-    const uint64_t size = text.size();
-    sum.add(std::as_bytes(std::span(&size, 1))).add(std::as_bytes(std::span(text)));
-  };
-  add("turbo cache 2");
-  add(file->config_json());
+  add_text(sum, "turbo model 1");
+  add_text(sum, file->config_json());
   for (const model::MappedFile& part : file->files()) {
-    sum.add(part.bytes());
+    const uint64_t size = part.bytes().size();
+    sum.add(std::as_bytes(std::span(&size, 1))).add(part.bytes());
     part.drop_pages(part.bytes().data(), part.bytes().size());
   }
-  add(profile.kv.k);
-  add(profile.kv.v);
-  add(kv_setup.fingerprint);
+  digest = sum.finish();
+  return *digest;
+}
+
+// Everything that the bits of a cached position depend on: the model's files, the codecs, precision and tier.
+Result<std::string> Runtime::Impl::cache_fingerprint() {
+  TURBO_ASSIGN(const Sha256::Value model, model_digest());
+  std::lock_guard lock(fingerprint_mutex);
+  if (!fingerprint.empty()) return fingerprint;
+  Sha256 sum;
+  add_text(sum, "turbo cache 3");
+  sum.add(model);
+  add_text(sum, profile.kv.k);
+  add_text(sum, profile.kv.v);
+  add_text(sum, kv_setup.fingerprint);
   for (const auto& [name, value] : profile.kv.options) {
-    add(name);
-    add(value);
+    add_text(sum, name);
+    add_text(sum, value);
   }
-  add(profile.compute.activations);
-  add(loader::tier_name(resolution->tier()));
+  add_text(sum, profile.compute.activations);
+  add_text(sum, loader::tier_name(resolution->tier()));
   fingerprint = Sha256::hex(sum.finish());
   return fingerprint;
 }

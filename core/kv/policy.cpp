@@ -17,6 +17,16 @@ Status read_switch(const char* key, const std::string& text, bool& value) {
   return Status::ok();
 }
 
+// A switch, or the path of a file: what holds a slash or a dot.
+Status read_center(const std::string& text, CodecPolicy& policy) {
+  if (text.find_first_of("/.") == std::string::npos) {
+    if (read_switch("center", text, policy.center).is_ok()) return Status::ok();
+    return refuse("center", "on, off or the path of a file (with a slash or a dot)", text);
+  }
+  policy.center_file = text;
+  return Status::ok();
+}
+
 Status read_boundary(const std::string& text, std::optional<uint32_t>& value) {
   value.reset();
   if (text == "auto") return Status::ok();
@@ -40,7 +50,7 @@ Result<CodecPolicy> take_policy(std::map<std::string, std::string>& options, con
   CodecPolicy policy;
   policy.promote_v = wider(v);
   const std::map<std::string, std::function<Status(const std::string&)>> keys{
-      {"center", [&](const std::string& text) { return read_switch("center", text, policy.center); }},
+      {"center", [&](const std::string& text) { return read_center(text, policy); }},
       {"self_check", [&](const std::string& text) { return read_switch("self_check", text, policy.self_check); }},
       {"boundary", [&](const std::string& text) { return read_boundary(text, policy.boundary); }},
       {"promote_k", [&](const std::string& text) { return policy.promote_k = text, Status::ok(); }},

@@ -2,6 +2,7 @@
 // layers that are kept in more bits. Read from kv.options; the other options there are the codec's. Pure.
 #pragma once
 
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
@@ -12,6 +13,7 @@ namespace turbo::kv {
 
 struct CodecPolicy {
   bool center = true;                 // subtract the mean key of every head, where the codec can
+  std::filesystem::path center_file;  // the means come from here; empty: from the fixed text
   bool self_check = true;             // measure each layer's attention at load; with few bits, promote what suffers
   std::optional<uint32_t> boundary;   // first and last layers that are always promoted; none: as the self-check finds
   std::string promote_k = "q8";       // K of a promoted layer

@@ -1,9 +1,9 @@
 // In-process probing and the cache of verdicts; the child process is in probe_child.cpp.
 #include "loader/probe.h"
 
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "loader/cache_folder.h"
 #include "loader/library.h"
 #include "loader/probe_child.h"
 #include "loader/text.h"
@@ -54,17 +54,7 @@ void remember(const fs::path& file, const FileIdentity& library, const Verdict& 
 
 }  // namespace
 
-fs::path default_probe_cache_folder() {
-  const auto absolute = [](const char* name) -> fs::path {
-    const char* value = std::getenv(name);
-    return value && value[0] == '/' ? fs::path(value) : fs::path();
-  };
-  if (const fs::path cache = absolute("XDG_CACHE_HOME"); !cache.empty()) return cache / "turbo" / "probe";
-  // Accounts of services name homes that nobody made; making one is not this program's business.
-  std::error_code failed;
-  if (const fs::path home = absolute("HOME"); !home.empty() && fs::is_directory(home, failed)) return home / ".cache" / "turbo" / "probe";
-  return {};
-}
+fs::path default_probe_cache_folder() { return cache_folder("probe"); }
 
 fs::path verdict_file(const fs::path& cache_folder, const FileIdentity& library) {
   return cache_folder / (sha256_hex(library.path).substr(0, 32) + ".json");

@@ -25,6 +25,9 @@ struct ModelSetup {
   std::function<void(profile::Profile&)> tune;  // the last word on the profile; may be empty
 };
 
+// Nothing is remembered of other runs: no test sees what another found out.
+inline const bool kNoCacheFolder = setenv("XDG_CACHE_HOME", "", 1) == 0 && setenv("HOME", "", 1) == 0;
+
 inline std::unique_ptr<Runtime> load(const ModelSetup& setup) {
   if (setup.isa.empty()) unsetenv("TURBO_CPU_ISA");
   else setenv("TURBO_CPU_ISA", setup.isa.c_str(), 1);

@@ -1,5 +1,13 @@
-// What a packed cache takes and which layers it keeps in more bits, on the bundled model.
+// What a packed cache takes, which layers it keeps in more bits and what is remembered of that, on the bundled model.
+#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <sstream>
+
 #include "harness.h"
+#include "support/temp_dir.h"
 
 namespace turbo::engine::testing {
 namespace {
@@ -19,7 +27,192 @@ uint64_t vector_bytes(const std::string& codec, uint64_t d) {
   return d * static_cast<uint64_t>(codec[2] - '0') / 8 + 2;  // tq2, tq3, tq4, rq4_..
 }
 
+namespace fs = std::filesystem;
+
+// A cache folder for the time of a test, and what is logged meanwhile.
+class CacheFolder {
+ public:
+  CacheFolder() : before_(spdlog::default_logger()) {
+    use(folder_.path());
+    spdlog::set_default_logger(std::make_shared<spdlog::logger>("test", std::make_shared<spdlog::sinks::ostream_sink_mt>(log_)));
+  }
+  ~CacheFolder() {
+    spdlog::set_default_logger(before_);
+    setenv("XDG_CACHE_HOME", "", 1);
+  }
+  static void use(const fs::path& folder) { setenv("XDG_CACHE_HOME", folder.c_str(), 1); }
+  fs::path keys() const { return folder_.path() / "turbo" / "keys"; }
+  std::vector<fs::path> files() const {
+    std::vector<fs::path> found;
+    if (fs::exists(keys()))
+      for (const fs::directory_entry& entry : fs::directory_iterator(keys())) found.push_back(entry.path());
+    return found;
+  }
+  // Since the last call.
+  bool logged(const std::string& part) {
+    const bool there = log_.str().find(part) != std::string::npos;
+    last_ = log_.str();
+    log_.str("");
+    return there;
+  }
+  const std::string& last() const { return last_; }
+
+ private:
+  turbo::testing::TempDir folder_;
+  std::ostringstream log_;
+  std::string last_;
+  std::shared_ptr<spdlog::logger> before_;
+};
+
+constexpr const char* kMeasured = "looked at in";
+
+std::string read_bytes(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// Everything that the choice at load decides: tokens, bytes a token, and a saved prefix with its fingerprint and stored bits.
+struct Traits {
+  std::vector<int32_t> ids;
+  uint64_t bytes_per_token = 0;
+  std::string prefix;
+  bool operator==(const Traits&) const = default;
+};
+
+Traits traits_of(const std::string& codec, const Options& options) {
+  const auto runtime = load_with(codec, codec, options);
+  if (!runtime) return {};
+  std::vector<int32_t> prompt;
+  for (int32_t i = 0; i < 200; ++i) prompt.push_back((i * 37 + 5) % 200);
+  Traits traits{greedy(*runtime, prompt, 30), runtime->memory().kv_bytes_per_token, ""};
+  const turbo::testing::TempDir folder;
+  const auto saved = runtime->engine().save_prefix(prompt, "", folder.path() / "prefix");
+  EXPECT_TRUE(saved) << saved.status().message();
+  traits.prefix = read_bytes(folder.path() / "prefix");
+  return traits;
+}
+
 }  // namespace
+
+TEST(KvSetup, WhatIsRememberedHasTheSameBits) {
+  for (const std::string codec : {"tq2", "tq3", "q8"}) {
+    const Traits fresh = traits_of(codec, {});
+    ASSERT_GT(fresh.prefix.size(), 1000u);
+    CacheFolder cache;
+    EXPECT_EQ(traits_of(codec, {}), fresh) << codec;
+    EXPECT_TRUE(cache.logged(kMeasured)) << cache.last();
+    ASSERT_EQ(cache.files().size(), 1u);
+    EXPECT_NE(cache.last().find(cache.files()[0].string()), std::string::npos) << cache.last();
+    EXPECT_EQ(traits_of(codec, {}), fresh) << codec;
+    EXPECT_FALSE(cache.logged(kMeasured)) << cache.last();
+    EXPECT_NE(cache.last().find(cache.files()[0].string()), std::string::npos) << cache.last();
+  }
+}
+
+TEST(KvSetup, CodecsAndOptionsShareARecordAndMeasureWhatIsMissing) {
+  CacheFolder cache;
+  // By turns: known options of one codec must not stand for another's.
+  const std::vector<std::pair<std::string, Options>> ways{{"tq3", {}}, {"tq2", {}}, {"tq3", {{"center", "off"}}}, {"tq3", {{"seed", "99"}}}, {"rq3_iso", {}}};
+  std::vector<Traits> fresh;
+  for (const auto& [codec, options] : ways) {
+    fresh.push_back(traits_of(codec, options));
+    EXPECT_TRUE(cache.logged(kMeasured)) << codec << cache.last();
+  }
+  EXPECT_EQ(cache.files().size(), 1u);
+  for (size_t i = 0; i < ways.size(); ++i) {
+    EXPECT_EQ(traits_of(ways[i].first, ways[i].second), fresh[i]) << i;
+    EXPECT_FALSE(cache.logged(kMeasured)) << i << cache.last();
+  }
+  // Centers alone are there for any codec.
+  traits_of("tq4", {{"self_check", "off"}});
+  EXPECT_FALSE(cache.logged(kMeasured)) << cache.last();
+  CacheFolder::use("");
+  for (size_t i = 0; i < ways.size(); ++i) EXPECT_EQ(traits_of(ways[i].first, ways[i].second), fresh[i]) << i;
+}
+
+TEST(KvSetup, ADamagedRecordIsMeasuredAnew) {
+  CacheFolder cache;
+  const Traits fresh = traits_of("tq3", {});
+  ASSERT_EQ(cache.files().size(), 1u);
+  const fs::path path = cache.files()[0];
+  const std::string good = read_bytes(path);
+  for (const size_t at : {size_t{0}, size_t{9}, size_t{30}, size_t{70}, size_t{100}, good.size() - 50, good.size() - 1}) {
+    std::string bytes = good;
+    bytes[at] = static_cast<char>(bytes[at] ^ 0x10);
+    std::ofstream(path, std::ios::binary) << bytes;
+    cache.logged("");
+    EXPECT_EQ(traits_of("tq3", {}), fresh) << at;
+    EXPECT_TRUE(cache.logged(kMeasured)) << at;
+    EXPECT_NE(cache.last().find("not used"), std::string::npos) << cache.last();
+    EXPECT_EQ(read_bytes(path), good) << at;
+  }
+}
+
+TEST(KvSetup, AnotherModelAndAnotherPrecisionHaveTheirOwn) {
+  CacheFolder cache;
+  const auto load_one = [](const std::string& model, const std::string& activations) {
+    ASSERT_TRUE(load({.model = model, .activations = activations, .kv = "tq3"}));
+  };
+  load_one("models/turbo-mini-q1.gguf", "int8");
+  load_one("models/turbo-nano-q1.gguf", "int8");
+  EXPECT_EQ(cache.files().size(), 2u);
+  load_one("models/turbo-mini-q1.gguf", "f32");
+  EXPECT_EQ(cache.files().size(), 3u);
+}
+
+TEST(KvSetup, AFolderThatCannotBeWrittenIsNoError) {
+  CacheFolder cache;
+  CacheFolder::use("/proc/no/cache");
+  EXPECT_GT(traits_of("tq3", {}).prefix.size(), 1000u);
+  EXPECT_TRUE(cache.logged("nothing is kept")) << cache.last();
+}
+
+TEST(KvSetup, TwoProcessesLoadAtOnce) {
+  CacheFolder cache;
+  std::vector<pid_t> children;
+  for (int i = 0; i < 2; ++i) {
+    const pid_t child = ::fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) ::_exit(traits_of("tq3", {}).prefix.size() > 1000 ? 0 : 1);
+    children.push_back(child);
+  }
+  for (const pid_t child : children) {
+    int status = -1;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+  }
+  EXPECT_EQ(cache.files().size(), 1u);
+  const Traits known = traits_of("tq3", {});
+  EXPECT_FALSE(cache.logged(kMeasured)) << cache.last();
+  CacheFolder::use("");
+  EXPECT_EQ(traits_of("tq3", {}), known);
+}
+
+TEST(KvSetup, CentersComeFromANamedFile) {
+  CacheFolder cache;
+  const Traits fresh = traits_of("tq3", {});
+  ASSERT_EQ(cache.files().size(), 1u);
+  const turbo::testing::TempDir elsewhere;
+  const fs::path file = elsewhere.path() / "mini.centers";
+  fs::copy(cache.files()[0], file);
+  CacheFolder::use("");
+  cache.logged("");
+  EXPECT_EQ(traits_of("tq3", {{"center", file.string()}}), fresh);
+  EXPECT_FALSE(cache.logged(kMeasured)) << "the file says it all: " << cache.last();
+  EXPECT_NE(cache.last().find(file.string()), std::string::npos) << cache.last();
+
+  profile::Profile profile;
+  profile.model.path = std::string(TURBO_SOURCE) + "/models/turbo-nano-q1.gguf";
+  profile.tiers = {"cpu"};
+  profile.kv.k = profile.kv.v = "tq3";
+  for (const fs::path& wrong : {file, elsewhere.path() / "none.centers", elsewhere.path()}) {
+    profile.kv.options = {{"center", wrong.string()}};
+    const auto runtime = Runtime::load(profile);
+    ASSERT_FALSE(runtime) << wrong;
+    EXPECT_NE(runtime.status().message().find("kv.options.center: " + wrong.string()), std::string::npos) << runtime.status().message();
+    EXPECT_NE(runtime.status().hint(), "");
+  }
+}
 
 TEST(KvSetup, BytesATokenAreTheFormula) {
   struct Case { std::string k, v; uint32_t boundary; std::string boundary_k, boundary_v; };

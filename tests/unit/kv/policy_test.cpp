@@ -29,6 +29,27 @@ TEST(CodecPolicy, PromotedValuesStayInTheFamily) {
   EXPECT_EQ(take_policy(named, "tq2")->promote_v, "other");
 }
 
+TEST(CodecPolicy, CentersAreASwitchOrAFile) {
+  for (const std::string path : {"./centers", "/a/b", "mine.kvkeys", "on/off"}) {
+    Options options{{"center", path}};
+    const auto policy = take_policy(options, "tq3");
+    ASSERT_TRUE(policy) << path;
+    EXPECT_TRUE(policy->center);
+    EXPECT_EQ(policy->center_file, path);
+    EXPECT_TRUE(options.empty());
+  }
+  for (const std::string text : {"on", "off"}) {
+    Options options{{"center", text}};
+    EXPECT_EQ(take_policy(options, "tq3")->center_file, "") << text;
+  }
+  for (const std::string text : {"maybe", "", "centers"}) {
+    Options options{{"center", text}};
+    const auto policy = take_policy(options, "tq3");
+    ASSERT_FALSE(policy) << text;
+    EXPECT_NE(policy.status().message().find("the path of a file"), std::string::npos) << policy.status().message();
+  }
+}
+
 TEST(CodecPolicy, DefaultsAreOnAndAutomatic) {
   Options none{{"boundary", "auto"}};
   const auto policy = take_policy(none, "tq2");
