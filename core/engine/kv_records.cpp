@@ -37,9 +37,10 @@ fs::path KvRecords::path_of(const KvRecord& about) const {
 Result<KvRecord> KvRecords::read(const fs::path& path, const KvRecord& about) const {
   TURBO_RETURN_IF_ERROR(loader::check_trusted(path));
   TURBO_ASSIGN(const std::string bytes, loader::read_bounded(path, kMaxRecordBytes));
-  TURBO_ASSIGN(KvRecord record, read_record(bytes));
-  if (record.model != about.model || record.conditions != about.conditions || record.shape != about.shape)
-    return Status(Code::corrupt_input, "a record of another model");
+  Result<KvRecord> record = read_record(bytes);
+  if (!record) return record.status().with_context(path.string());
+  if (record->model != about.model || record->conditions != about.conditions || record->shape != about.shape)
+    return error(Code::corrupt_input, "{}: a record of another model", path.string());
   return record;
 }
 
@@ -52,7 +53,7 @@ std::optional<KvRecord> KvRecords::recall(const KvRecord& about) const {
     fs::last_write_time(path, fs::file_time_type::clock::now(), ignored);  // so that the least used goes first
     return std::move(*record);
   }
-  if (record.status().code() != Code::not_found) spdlog::warn("KV cache: {}: not used: {}", path.string(), record.status().message());
+  if (record.status().code() != Code::not_found) spdlog::warn("KV cache: what is remembered of keys is not used: {}", record.status().message());
   return std::nullopt;
 }
 
