@@ -209,7 +209,7 @@ class Setup {
   void tell(const KnownKeys& keys, double seconds) const {
     if (!keys.observed()) {
       const std::filesystem::path path = policy_.center_file.empty() ? keys.path() : policy_.center_file;
-      spdlog::info("KV cache: keys: what {} says is used", path.string());
+      spdlog::info("KV cache: keys: read from {} in {:.2f} s", path.string(), seconds);
       return;
     }
     const std::filesystem::path kept = keys.keep();
