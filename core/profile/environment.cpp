@@ -66,6 +66,7 @@ Result<Overrides> environment_overrides(const Environment& environment) {
     TURBO_ASSIGN(Overrides own, flag_to_overrides(flag.name, *value, name));
     settings.insert(settings.end(), own.begin(), own.end());
   }
+  for (Override& setting : settings) setting.from_environment = true;
   return settings;
 }
 

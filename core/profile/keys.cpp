@@ -134,11 +134,13 @@ void add_model_rows(std::vector<KeySpec>& table) {
 
 void add_kv_rows(std::vector<KeySpec>& table) {
   table.push_back({"kv.codec", text(), [](Profile& p, const Value& v) { p.kv.k = p.kv.v = std::get<std::string>(v); },
-                   nullptr, false, "Codec of the KV cache, for keys and values both."});
-  table.push_back(row<&P::kv, &P::Kv::k>("kv.k", text(), "Codec of the keys alone."));
-  table.push_back(row<&P::kv, &P::Kv::v>("kv.v", text(), "Codec of the values alone."));
+                   nullptr, false, "Codec of the KV cache, for keys and values both; kv.k and kv.v beside it, in either order, override their side."});
+  table.push_back(row<&P::kv, &P::Kv::k>("kv.k", text(), "Codec of the keys; what kv.codec says when left out."));
+  table.push_back(row<&P::kv, &P::Kv::v>("kv.v", text(), "Codec of the values; what kv.codec says when left out."));
   table.push_back(
-      row<&P::kv, &P::Kv::options>("kv.options", text_map(), "Options of the codec and of the cache around it; docs/kv-codecs.md and the codec's README list them."));
+      row<&P::kv, &P::Kv::options>("kv.options", text_map(), "Options of the codecs and of the cache around them; docs/kv-codecs.md and the codecs' READMEs list them. Of two codecs, each takes the ones it has."));
+  table.push_back(row<&P::kv, &P::Kv::k_options>("kv.k_options", text_map(), "Options of the keys' codec alone; they go before kv.options."));
+  table.push_back(row<&P::kv, &P::Kv::v_options>("kv.v_options", text_map(), "Options of the values' codec alone; they go before kv.options."));
   table.push_back(row<&P::kv, &P::Kv::pool_bytes>(
       "kv.pool_bytes", bytes(1 << 20, "auto"),
       "Memory for the KV cache of all requests together; auto takes a share of what is free."));

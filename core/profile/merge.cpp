@@ -113,9 +113,12 @@ Result<Value> Merger::read(const KeySpec& spec, const Scalar& scalar, bool from_
 Status Merger::apply_file(const YamlNode& root) { return apply_map(root, ""); }
 
 Status Merger::apply_map(const YamlNode& map, const std::string& prefix) {
-  for (const YamlNode::Entry& entry : map.entries)
-    TURBO_RETURN_IF_ERROR(apply_entry(entry, join_path(prefix, entry.key)));
-  return prefix == "kv" ? check_kv_contradiction(map) : Status::ok();
+  // kv.codec is both sides: it goes first, wherever it stands, so that kv.k and kv.v can override theirs.
+  const auto first = [&](const YamlNode::Entry& entry) { return prefix == "kv" && entry.key == "codec"; };
+  for (const bool now : {true, false})
+    for (const YamlNode::Entry& entry : map.entries)
+      if (first(entry) == now) TURBO_RETURN_IF_ERROR(apply_entry(entry, join_path(prefix, entry.key)));
+  return Status::ok();
 }
 
 Status Merger::apply_entry(const YamlNode::Entry& entry, const std::string& path) {
@@ -226,21 +229,6 @@ Status Merger::set_map_entry(const KeySpec& spec, const std::string& entry, cons
   return Status::ok();
 }
 
-Status Merger::check_kv_contradiction(const YamlNode& kv) const {
-  const YamlNode::Entry* codec = nullptr;
-  for (const YamlNode::Entry& entry : kv.entries)
-    if (entry.key == "codec") codec = &entry;
-  if (codec == nullptr) return Status::ok();
-  for (const YamlNode::Entry& entry : kv.entries)
-    if ((entry.key == "k" || entry.key == "v") && entry.value.text != codec->value.text)
-      return at(entry.at, "kv." + entry.key,
-                Status(Code::invalid_argument,
-                       fmt::format("{} contradicts kv.codec {}, which sets both sides", printable(entry.value.text),
-                                   printable(codec->value.text)),
-                       "give either codec, or k and v"));
-  return Status::ok();
-}
-
 // A drafter chosen by a flag or the environment makes the file's settings for another drafter meaningless.
 void Merger::forget_other_drafter(std::span<const Override> overrides) {
   const Override* chosen = nullptr;
@@ -277,7 +265,13 @@ bool Merger::fits_drafter(const Override& setting) {
   return false;
 }
 
-Status Merger::apply_overrides(std::span<const Override> overrides) {
+Status Merger::apply_overrides(std::span<const Override> given) {
+  // As in the file: of one source, kv.codec goes before kv.k and kv.v. The environment's settings are the first ones.
+  std::vector<Override> overrides(given.begin(), given.end());
+  const auto both_sides = [](const Override& setting) { return setting.key_path == "kv.codec"; };
+  const auto typed = std::find_if(overrides.begin(), overrides.end(), [](const Override& o) { return !o.from_environment; });
+  std::stable_partition(overrides.begin(), typed, both_sides);
+  std::stable_partition(typed, overrides.end(), both_sides);
   forget_other_drafter(overrides);
   for (const Override& setting : overrides) {
     if (!setting.note.empty()) profile_.adjustments.push_back(setting.note);

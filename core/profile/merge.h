@@ -31,7 +31,7 @@ class Merger {
   Merger(const std::filesystem::path& source, const SearchPaths& search);
 
   Status apply_file(const YamlNode& root);
-  Status apply_overrides(std::span<const Override> overrides);
+  Status apply_overrides(std::span<const Override> given);
 
   Profile& profile() { return profile_; }
   const Origins& origins() const { return origins_; }
@@ -42,7 +42,6 @@ class Merger {
   Status apply_value(const KeySpec& spec, const YamlNode& value);
   Status apply_map_value(const KeySpec& spec, const YamlNode& value);
   Status apply_short_option(const DrafterOption& option, const YamlNode::Entry& entry);
-  Status check_kv_contradiction(const YamlNode& kv) const;
   Status apply_override(const Override& setting);
   Status override_list(const KeySpec& spec, const Override& setting);
   Status check_emptied_keys(const KeySpec& spec, const Override& setting);

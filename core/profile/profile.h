@@ -43,7 +43,8 @@ struct Profile {
 
   struct Kv {
     std::string k = "f16", v = "f16";            // codec names; kv.codec sets both
-    std::map<std::string, std::string> options;  // checked against the codec's own schema later
+    std::map<std::string, std::string> options;  // checked against the codecs' own schemas later
+    std::map<std::string, std::string> k_options, v_options;  // of one side, over `options`
     uint64_t pool_bytes = 0;                     // 0 = sized from what memory is left
     uint32_t pool_tokens = 0;                    // 0 = not limited by count
   } kv;
@@ -130,6 +131,7 @@ struct Override {
   /// The setting belongs to these drafters: with another one selected it is dropped with a warning. Empty = always.
   std::vector<std::string> for_drafters{};
   std::string note{};  // copied to Profile::adjustments, for flags that are accepted without effect
+  bool from_environment = false;  // the command line comes after all of these
 };
 
 /// The profile named by a path or a bare name (search.h), or configs/default.yaml when there is no name, with the

@@ -24,7 +24,7 @@ TEST(UnknownKeys, SuggestTheNearest) {
               "--set server.prot: 'server.prot': unknown key | did you mean 'server.port'?");
 }
 
-TEST(Contradictions, KvCodecAndSides) {
+TEST(KvCodec, SetsBothSidesAndEachSideOverridesIt) {
   const auto both = parse("kv: { codec: q8 }\n");
   EXPECT_EQ(both->kv.k, "q8");
   EXPECT_EQ(both->kv.v, "q8");
@@ -32,12 +32,39 @@ TEST(Contradictions, KvCodecAndSides) {
   EXPECT_EQ(apart->kv.k, "q8");
   EXPECT_EQ(apart->kv.v, "tq3");
   EXPECT_TRUE(parse("kv: { codec: q8, k: q8 }\n").is_ok());
-  EXPECT_SAYS(parse("kv: { codec: q8, v: tq3 }\n"), "p.yaml:1:18: kv.v: 'tq3' contradicts kv.codec 'q8'");
+  const auto sides = [](const auto& profile) { return profile ? profile->kv.k + "/" + profile->kv.v : profile.status().message(); };
+  EXPECT_EQ(sides(parse("kv: { codec: q8, v: tq3 }\n")), "q8/tq3");
+  EXPECT_EQ(sides(parse("kv: { v: tq3, codec: q8 }\n")), "q8/tq3") << "a map has no order";
+  EXPECT_EQ(sides(parse("kv: { k: f16, v: tq3, codec: q8 }\n")), "f16/tq3");
+  // The same within one command line; a command line as a whole outranks the environment, and both the file.
+  EXPECT_EQ(sides(parse_flags({{"--kv-codec", "tq4"}, {"--set", "kv.k=q8"}})), "q8/tq4");
+  EXPECT_EQ(sides(parse_flags({{"--set", "kv.k=q8"}, {"--kv-codec", "tq4"}})), "q8/tq4");
+  EXPECT_EQ(sides(parse_flags({{"--set", "kv.k=q8"}, {"--set", "kv.codec=tq4"}, {"--set", "kv.k=f16"}})), "f16/tq4");
+  EXPECT_EQ(sides(parse_flags({{"--kv-codec", "tq4"}}, "kv: { codec: q8, k: f16 }\n")), "tq4/tq4");
+  Override side{"kv.k", "q8", "TURBO_SET"};
+  side.from_environment = true;
+  EXPECT_EQ(sides(parse("schema: 1\n", {side, {"kv.codec", "tq4", "--kv-codec"}})), "tq4/tq4");
+  Override both_sides{"kv.codec", "tq4", "TURBO_KV_CODEC"};
+  both_sides.from_environment = true;
+  EXPECT_EQ(sides(parse("schema: 1\n", {both_sides, {"kv.k", "q8", "--set kv.k"}})), "q8/tq4");
+  EXPECT_EQ(sides(parse("schema: 1\n", {side, both_sides})), "q8/tq4");
   const auto replaced = parse("kv: { k: q8, v: tq3 }\n", {{"kv.codec", "f16", "--kv-codec"}});
   EXPECT_EQ(replaced->kv.k + replaced->kv.v, "f16f16");
   EXPECT_EQ(parse("kv: { codec: q8 }\n", {{"kv.v", "f16", "--set kv.v"}})->kv.v, "f16");
   EXPECT_SAYS(parse("kv: { codec: 'a b' }\n"), "p.yaml:1:7: kv.codec: expected a name of letters");
   EXPECT_SAYS(parse("kv: { k: '../x' }\n"), "kv.k: expected a name of letters");
+}
+
+TEST(KvCodec, OptionsOfOneSide) {
+  const auto p = parse("kv: { options: { scale: norm }, k_options: { scale: unb }, v_options: { sinks: 8 } }\n",
+                       {{"kv.k_options.seed", "7", "--set kv.k_options.seed"}});
+  ASSERT_TRUE(p.is_ok()) << p.status().message();
+  using Options = std::map<std::string, std::string>;
+  EXPECT_EQ(p->kv.options, (Options{{"scale", "norm"}}));
+  EXPECT_EQ(p->kv.k_options, (Options{{"scale", "unb"}, {"seed", "7"}}));
+  EXPECT_EQ(p->kv.v_options, (Options{{"sinks", "8"}}));
+  EXPECT_SAYS(parse("kv: { k_options: 3 }\n"), "kv.k_options: expected a map");
+  EXPECT_SAYS(parse("kv: { k_option: { a: 1 } }\n"), "did you mean 'kv.k_options'?");
 }
 
 TEST(Contradictions, TiersAndRequire) {
