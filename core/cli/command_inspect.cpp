@@ -15,9 +15,9 @@ std::string codec_name(const profile::Profile& profile) {
   return profile.kv.k == profile.kv.v ? profile.kv.k : profile.kv.k + "/" + profile.kv.v;
 }
 
-// Adds the rows about memory. Only settings that cannot be right are errors: a file may be looked at on a machine that
+// Adds the rows about memory, and what `token` says of them. Only settings that cannot be right are errors: a file may be looked at on a machine that
 // cannot run it, and then the figures that need a plugin are left out.
-Status add_memory(nlohmann::ordered_json& json, const profile::Profile& profile, const model::ModelConfig& config, uint64_t tensor_bytes,
+Status add_memory(nlohmann::ordered_json& json, engine::KvTokenBytes& token, const profile::Profile& profile, const model::ModelConfig& config, uint64_t tensor_bytes,
                   bool settings) {
   // Two bytes for each element of K and V: the f16 cache that profiles use unless they say otherwise.
   const uint64_t f16 = uint64_t{2} * config.n_layers * config.n_kv_heads * (config.head_dim_k + config.head_dim_v);
@@ -26,9 +26,14 @@ Status add_memory(nlohmann::ordered_json& json, const profile::Profile& profile,
   uint64_t per_token = f16;
   if (settings) {
     engine::LoadStage stage = engine::LoadStage::model;
-    const Result<uint64_t> found = engine::kv_bytes_per_token(profile, &stage);
+    const Result<engine::KvTokenBytes> found = engine::kv_bytes_per_token(profile, &stage);
     if (!found && exit_code_of(found.status(), stage) == kUsage) return found.status();
-    if (found) per_token = *found;
+    if (found) {
+      per_token = found->bytes;
+      json["kv_self_check_may_promote"] = found->may_promote;
+      json["kv_bytes_per_token_promoted"] = found->bytes_promoted;
+      token = *found;
+    }
     else if (codec_name(profile) != "f16") {
       json["memory_unknown"] = found.status().message();
       return Status::ok();
@@ -64,8 +69,9 @@ int run_inspect(const Arguments& arguments) {
   const auto config = model::read_config(**file);
 
   nlohmann::ordered_json json = nlohmann::ordered_json::parse(summary.to_json());
+  engine::KvTokenBytes token;
   if (!config) json["not_runnable"] = config.status().message();
-  else if (const Status status = add_memory(json, *profile, *config, summary.tensor_bytes, has_settings(arguments)); !status.is_ok())
+  else if (const Status status = add_memory(json, token, *profile, *config, summary.tensor_bytes, has_settings(arguments)); !status.is_ok())
     return fail(status, arguments, kUsage);
   if (arguments.style.json) {
     print_json(json);
@@ -83,6 +89,8 @@ int run_inspect(const Arguments& arguments) {
   for (const auto& row : json["memory_at_context"])
     fmt::print("memory at context {}: about {} with kv {}\n", row["context"].get<uint64_t>(), human_bytes(row["bytes"].get<uint64_t>()),
                json["kv_codec"].get<std::string>());
+  if (const std::string note = engine::promotion_text(token, fmt::format("{} bytes a token instead of {}", token.bytes_promoted, token.bytes)); !note.empty())
+    fmt::print("  {}\n", note);
   return kOk;
 }
 

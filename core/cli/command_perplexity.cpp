@@ -169,6 +169,8 @@ int run_perplexity(const Arguments& arguments) {
     profile::Profile other = *profile;
     other.kv.k = other.kv.v = arguments.text("--against");
     other.kv.options.clear();
+    other.kv.k_options.clear();
+    other.kv.v_options.clear();
     reference = load_runtime(other, arguments, exit_code);
     if (!reference) return exit_code;
   }

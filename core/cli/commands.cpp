@@ -88,11 +88,13 @@ const Command* find_command(const std::string& name) {
 }
 
 int exit_code_of(const Status& status, engine::LoadStage stage) {
+  const bool asked_wrong = status.code() == Code::invalid_argument || status.code() == Code::not_found;
   switch (stage) {
+    case engine::LoadStage::settings: return asked_wrong || status.code() == Code::unsupported ? kUsage : kFailed;
     case engine::LoadStage::model: return kModel;
     case engine::LoadStage::plugins:
       if (status.code() == Code::unsupported) return kNoTier;
-      return status.code() == Code::invalid_argument || status.code() == Code::not_found ? kUsage : kFailed;
+      return asked_wrong ? kUsage : kFailed;
     case engine::LoadStage::weights: return status.code() == Code::corrupt_input ? kModel : kFailed;
     case engine::LoadStage::engine: return kFailed;
   }

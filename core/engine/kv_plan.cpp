@@ -10,35 +10,60 @@
 
 namespace turbo::engine {
 
-KvPlan plan_kv(const profile::Profile& profile, const model::ModelConfig& config, const turbo_kv_bytes& bytes, uint64_t weight_bytes,
-               uint64_t free_bytes) {
+KvPlan plan_kv(const profile::Profile& profile, const model::ModelConfig& config, const turbo_kv_bytes& bytes, const KvTokenBytes& token,
+               uint32_t context, const Room& room, uint32_t exact_rows) {
   KvPlan plan;
   plan.k = profile.kv.k;
   plan.v = profile.kv.v;
-  plan.bytes_per_token = bytes.block_bytes / kv::kBlock;
+  plan.token = token;
   const double elements = static_cast<double>(config.n_layers) * config.n_kv_heads * (config.head_dim_k + config.head_dim_v) * kv::kBlock;
   plan.bits_per_element = static_cast<double>(bytes.block_bytes) * 8 / elements;
-  if (!bytes.open_is_packed) plan.bytes_per_sequence = bytes.open_block_bytes * (2 + uint64_t{kv::blocks_for(bytes.sinks)});
-  plan.pool_budget = profile.kv.pool_bytes > 0 ? profile.kv.pool_bytes : (free_bytes - std::min(free_bytes, weight_bytes)) / 2;
-  const uint64_t room = plan.pool_budget - std::min(plan.pool_budget, plan.bytes_per_sequence);
-  plan.context_fits = bytes.block_bytes ? room / bytes.block_bytes * kv::kBlock : 0;
+  plan.bytes_per_sequence = open_bytes_per_sequence(bytes);
+  plan.model_context = config.context_length;
+  const Result<PoolSize> pool = choose_pool(profile, context, bytes, room, exact_rows);
+  if (pool) plan.notes = pool->warnings;
+  else plan.notes.push_back(pool.status().message());
+  plan.max_running = pool ? pool->max_running : 1;
+  plan.open_pool_bytes = pool ? pool->open_bytes : plan.bytes_per_sequence;
+  plan.pool_bytes = pool ? pool->bytes : 0;
+  plan.pool_budget = pool && profile.kv.pool_tokens > 0 ? pool->bytes : pool_budget(profile, room);
+  plan.context_fits = (plan.pool_budget - std::min(plan.pool_budget, plan.open_pool_bytes)) / bytes.block_bytes * kv::kBlock;
   return plan;
 }
 
 nlohmann::ordered_json to_json(const KvPlan& plan) {
   return {{"k", plan.k},
           {"v", plan.v},
-          {"bytes_per_token", plan.bytes_per_token},
+          {"bytes_per_token", plan.token.bytes},
+          {"self_check_may_promote", plan.token.may_promote},
+          {"bytes_per_token_promoted", plan.token.bytes_promoted},
           {"bits_per_element", plan.bits_per_element},
           {"bytes_per_sequence", plan.bytes_per_sequence},
+          {"max_running", plan.max_running},
+          {"open_pool_bytes", plan.open_pool_bytes},
           {"pool_budget_bytes", plan.pool_budget},
-          {"context_fits", plan.context_fits}};
+          {"pool_bytes", plan.pool_bytes},
+          {"context_fits", plan.context_fits},
+          {"model_context", plan.model_context},
+          {"notes", plan.notes}};
+}
+
+std::string promotion_text(const KvTokenBytes& token, const std::string& most) {
+  if (!token.may_promote) return {};
+  return fmt::format("before the self-check, which may keep some layers' K in {}: {} if it kept every layer's", token.promote_k, most);
 }
 
 std::string to_text(const KvPlan& plan) {
-  std::string text = fmt::format("kv cache: K {}, V {}: {} bytes a token ({:.2f} bits an element)", plan.k, plan.v, plan.bytes_per_token, plan.bits_per_element);
-  if (plan.bytes_per_sequence) text += fmt::format(", {} a sequence for positions not packed yet", human_bytes(plan.bytes_per_sequence));
-  return text + fmt::format("\n          one sequence of {} tokens fits into {}\n", plan.context_fits, human_bytes(plan.pool_budget));
+  std::string text = fmt::format("kv cache: K {}, V {}: {} bytes a token ({:.2f} bits an element)", plan.k, plan.v, plan.token.bytes, plan.bits_per_element);
+  if (const std::string note = promotion_text(plan.token, fmt::format("{} bytes a token", plan.token.bytes_promoted)); !note.empty())
+    text += "\n          " + note;
+  if (plan.bytes_per_sequence)
+    text += fmt::format("\n          {} a running sequence for positions not packed yet, {} for {}", human_bytes(plan.bytes_per_sequence),
+                        human_bytes(plan.open_pool_bytes), plan.max_running);
+  text += fmt::format("\n          one sequence of {} tokens fits into {} (the model's context is {})\n", plan.context_fits,
+                      human_bytes(plan.pool_budget), plan.model_context);
+  for (const std::string& note : plan.notes) text += fmt::format("          {}\n", note);
+  return text;
 }
 
 }  // namespace turbo::engine

@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <span>
@@ -50,13 +51,28 @@ class Setup {
   bool centers() const { return policy_.center && k_.bits < 16 && can_center(k_.codec); }
   bool measures() const { return policy_.self_check && k_.packs && k_.bits < 16; }
 
+  // Whether look() may promote layers beyond those of promote_boundary().
+  bool may_promote() const {
+    if (looked_ || !measures() || k_.bits >= 4 || !can_look() || all_promoted()) return false;
+    const loader::Component<turbo_kv_codec> codec = resolution_.spare_codec(TURBO_KV_SIDE_K, policy_.promote_k);
+    if (!codec) return false;
+    const Result<turbo_kv_layout> layout = layout_of(codec, TURBO_KV_SIDE_K, config_.head_dim_k);
+    return layout && layout->bits_per_element > k_.bits;
+  }
+
+  Status promote_rest() {
+    const uint32_t n = policy_.boundary ? 0 : n_boundary();
+    for (uint32_t layer = 0; layer < config_.n_layers; ++layer)
+      if (k_of_[layer].empty()) TURBO_RETURN_IF_ERROR(promote(layer, policy_.promote_k, is_boundary(layer, n), "at most"));
+    return Status::ok();
+  }
+
   Status look(const KvLook& how) {
-    const bool cpu = resolution_.tier() == TURBO_TIER_CPU;
-    const bool exact = resolution_.spare_codec(TURBO_KV_SIDE_K, kExactCodec) && resolution_.spare_codec(TURBO_KV_SIDE_V, kExactCodec);
-    if (!policy_.center_file.empty() && !(centers() && cpu && exact))
+    looked_ = true;
+    if (!policy_.center_file.empty() && !(centers() && can_look()))
       notes_.push_back("kv.options.center: the file is not used: these codecs are not centered on this tier");
-    if ((!centers() && !measures()) || !cpu) return Status::ok();
-    if (!exact) {
+    if ((!centers() && !measures()) || resolution_.tier() != TURBO_TIER_CPU) return Status::ok();
+    if (!can_look()) {
       notes_.push_back(fmt::format("keys are neither centered nor checked: no KV codec '{}' to look at them with", kExactCodec));
       return Status::ok();
     }
@@ -86,10 +102,22 @@ class Setup {
       add_fingerprint(k_of_[layer].empty() ? k_.codec : resolution_.spare_codec(TURBO_KV_SIDE_K, k_of_[layer]), k_of_[layer]);
       add_fingerprint(v_of_[layer].empty() ? v_.codec : resolution_.spare_codec(TURBO_KV_SIDE_V, v_of_[layer]), v_of_[layer]);
     }
-    return KvSetup{std::move(notes_), Sha256::hex(sum_.finish())};
+    KvSetup made;
+    made.may_promote = may_promote();
+    made.promote_k = policy_.promote_k;
+    made.notes = std::move(notes_);
+    made.fingerprint = Sha256::hex(sum_.finish());
+    return made;
   }
 
  private:
+  bool can_look() const {
+    return resolution_.tier() == TURBO_TIER_CPU && resolution_.spare_codec(TURBO_KV_SIDE_K, kExactCodec) && resolution_.spare_codec(TURBO_KV_SIDE_V, kExactCodec);
+  }
+  bool all_promoted() const {
+    return std::none_of(k_of_.begin(), k_of_.end(), [](const std::string& name) { return name.empty(); });
+  }
+
   void add_fingerprint(const loader::Component<turbo_kv_codec>& codec, const std::string& name) {
     const uint64_t told = codec.table->fingerprint(codec.self);
     sum_.add(std::as_bytes(std::span(name.c_str(), name.size() + 1))).add(std::as_bytes(std::span(&told, 1)));
@@ -105,7 +133,7 @@ class Setup {
 
   Result<loader::Component<turbo_kv_codec>> find_spare(uint32_t which, const std::string& name) const {
     if (const loader::Component<turbo_kv_codec> codec = resolution_.spare_codec(which, name)) return codec;
-    return error(Code::unsupported, "kv.options.promote_{}: no plugin provides KV codec '{}'", which == TURBO_KV_SIDE_K ? "k" : "v", name)
+    return error(Code::invalid_argument, "kv.options.promote_{}: no plugin provides KV codec '{}'", which == TURBO_KV_SIDE_K ? "k" : "v", name)
         .with_hint("install it, name another, or set kv.options.boundary=0 and kv.options.self_check=off");
   }
 
@@ -223,6 +251,7 @@ class Setup {
   std::vector<std::string> k_of_, v_of_;  // by layer: spare codec; empty: the side's own
   std::vector<Verdict> verdicts_;
   std::vector<std::string> notes_;
+  bool looked_ = false;
   Sha256 sum_;
 };
 
@@ -239,6 +268,14 @@ Result<KvSetup> set_up_codecs(loader::Resolution& resolution, const kv::CodecPol
   Setup setup(resolution, policy, config);
   TURBO_RETURN_IF_ERROR(setup.open());
   TURBO_RETURN_IF_ERROR(setup.promote_boundary());
+  return setup.finish();
+}
+
+Result<KvSetup> promote_every_layer(loader::Resolution& resolution, const kv::CodecPolicy& policy, const model::ModelConfig& config) {
+  Setup setup(resolution, policy, config);
+  TURBO_RETURN_IF_ERROR(setup.open());
+  TURBO_RETURN_IF_ERROR(setup.promote_boundary());
+  TURBO_RETURN_IF_ERROR(setup.promote_rest());
   return setup.finish();
 }
 

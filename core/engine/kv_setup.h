@@ -18,6 +18,9 @@ namespace turbo::engine {
 struct KvSetup {
   /// Layers kept in another codec than the profile's, one sentence each; and other things to tell.
   std::vector<std::string> notes;
+  /// Nothing was measured yet, and the check at load may keep K of any layer in `promote_k`.
+  bool may_promote = false;
+  std::string promote_k;
   /// Of the centers, and of every layer's codecs as they tell them; part of the cache's fingerprint.
   std::string fingerprint;
 };
@@ -36,6 +39,9 @@ void ask_for_spare_codecs(loader::Request& request, const kv::CodecPolicy& polic
 
 /// Layers that are promoted whatever their keys are like: without weights nothing can be measured.
 Result<KvSetup> set_up_codecs(loader::Resolution& resolution, const kv::CodecPolicy& policy, const model::ModelConfig& config);
+
+/// As if the check at load had promoted every layer: an upper bound of what it may add.
+Result<KvSetup> promote_every_layer(loader::Resolution& resolution, const kv::CodecPolicy& policy, const model::ModelConfig& config);
 
 /// The same after looking at what attention reads on a fixed text, where the policy and the codecs call for it, or at
 /// what is remembered of that: the outcome has the same bits.

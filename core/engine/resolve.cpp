@@ -36,7 +36,13 @@ loader::Request make_request(const profile::Profile& profile, const kv::CodecPol
   request.options["weight_format"] = {{"activations", profile.compute.activations}};
   request.options["arch_pack"] = {{"threads", std::to_string(request.compute_threads)}};
   ask_for_spare_codecs(request, policy);
-  if (!profile.kv.options.empty()) request.options["kv_codec"] = profile.kv.options;
+  const auto add_codec_options = [&](const char* slot, const char* name, const loader::OptionTexts& texts, std::vector<std::string> more = {}) {
+    if (!texts.empty()) request.options[slot] = texts;
+    request.option_words[slot] = {name, std::move(more)};
+  };
+  add_codec_options("kv_codec", "kv.options", profile.kv.options, kv::policy_keys());
+  add_codec_options("kv_codec:k", "kv.k_options", profile.kv.k_options);
+  add_codec_options("kv_codec:v", "kv.v_options", profile.kv.v_options);
   if (profile.drafter.name != "off") {
     loader::OptionTexts& options = request.options["drafter"];
     options = profile.drafter.options;

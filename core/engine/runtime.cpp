@@ -7,9 +7,7 @@
 #include <mutex>
 #include <span>
 
-#include "base/checked.h"
 #include "base/digest.h"
-#include "base/human.h"
 #include "base/machine.h"
 #include "engine/host_model.h"
 #include "engine/kv_plan.h"
@@ -49,47 +47,6 @@ kv::CacheShape cache_shape(const model::ModelConfig& config, uint32_t n_blocks, 
   return {config.n_layers, config.n_kv_heads, config.head_dim_k, config.head_dim_v, n_blocks, max_sequences, exact_rows};
 }
 
-// Bytes that the KV cache can come from.
-struct Room {
-  uint64_t free, total;
-};
-
-void warn_beyond(const Room& room, const char* key, uint64_t bytes) {
-  if (bytes > room.free)
-    spdlog::warn("{}: {} of KV cache may not fit: {} of memory are available now", key, human_bytes(bytes), human_bytes(room.free));
-}
-
-// Blocks of the pool: what the profile says, else room for every running sequence within half of the free memory.
-Result<uint32_t> choose_blocks(const profile::Profile& profile, uint32_t context, uint64_t block_bytes, const Room& room) {
-  const uint64_t one = kv::blocks_for(context);
-  if (const uint64_t tokens = profile.kv.pool_tokens; tokens > 0) {
-    const uint64_t blocks = std::max<uint64_t>(1, kv::blocks_for(tokens));
-    if (blocks > room.total / block_bytes)
-      return error(Code::resource_exhausted, "kv.pool_tokens: {} tokens need {} of KV cache but {} is all the memory there is", tokens,
-                   human_bytes(checked_mul(blocks, block_bytes).value_or(UINT64_MAX)), human_bytes(room.total))
-          .with_hint("lower kv.pool_tokens, or pick a smaller KV codec");
-    warn_beyond(room, "kv.pool_tokens", blocks * block_bytes);
-    return static_cast<uint32_t>(std::min<uint64_t>(blocks, INT32_MAX / 2));
-  }
-  if (profile.kv.pool_bytes > room.total)
-    return error(Code::resource_exhausted, "kv.pool_bytes: expected at most {}, all the memory there is, but found {}", human_bytes(room.total),
-                 human_bytes(profile.kv.pool_bytes))
-        .with_hint("lower kv.pool_bytes, or leave it at auto");
-  const uint64_t budget = profile.kv.pool_bytes > 0 ? profile.kv.pool_bytes : room.free / 2;
-  const uint64_t affordable = budget / block_bytes;
-  if (affordable < one)
-    return error(Code::resource_exhausted, "a context of {} needs {} MiB of KV cache but {} MiB are {}", context,
-                 one * block_bytes >> 20, budget >> 20, profile.kv.pool_bytes > 0 ? "granted by kv.pool_bytes" : "available")
-        .with_hint("lower --context, pick a smaller KV codec, or free memory");
-  const uint64_t wanted = one * static_cast<uint64_t>(std::max(1, profile.engine.max_running));
-  if (profile.kv.pool_bytes > 0 && wanted < affordable)
-    spdlog::info("kv.pool_bytes: {} of the {} are used: enough for engine.max_running {} sequences of context {}",
-                 human_bytes(wanted * block_bytes), human_bytes(budget), std::max(1, profile.engine.max_running), context);
-  const uint64_t blocks = std::min<uint64_t>({wanted, affordable, INT32_MAX / 2});
-  if (profile.kv.pool_bytes > 0) warn_beyond(room, "kv.pool_bytes", blocks * block_bytes);
-  return static_cast<uint32_t>(blocks);
-}
-
 }  // namespace
 
 nlohmann::ordered_json to_json(const MemoryReport& memory) {
@@ -106,7 +63,8 @@ struct Runtime::Impl {
   std::unique_ptr<model::ModelFile> file;
   model::ModelConfig config;
   kv::CodecPolicy kv_policy;  // taken out of profile.kv.options
-  KvSetup kv_setup;
+  KvSetup kv_setup;           // of the profile alone until weights are there to be looked at
+  turbo_kv_bytes kv_bytes{};  // with that
   std::string name;
   uint32_t context = 0;
   std::shared_ptr<const text::Tokenizer> tokenizer;
@@ -128,12 +86,14 @@ struct Runtime::Impl {
   std::string fingerprint;  // of cached positions; made when first asked for; guarded by fingerprint_mutex
   std::optional<Sha256::Value> digest;  // of the model's files; likewise
 
-  LoadStage stage = LoadStage::model;
+  LoadStage stage = LoadStage::settings;
 
   // The file and what it says; then the plugins that can serve it.
   Status open_model(const profile::Profile& wanted);
-  Status resolve(loader::ResolveMode mode);
+  Status resolve();
+  Result<KvTokenBytes> token_bytes();
   Status plan_cache();
+  Room room(uint64_t weight_bytes) const;
   std::string describe() const {
     return fmt::format("profile: {}\nmodel: {} ({}, {:.2f} M parameters, context {})\n", profile.source.string(),
                        profile.model.path.string(), config.architecture, static_cast<double>(config.n_parameters) / 1e6, context);
@@ -143,6 +103,8 @@ struct Runtime::Impl {
   Status start_engine();
   Result<Sha256::Value> model_digest();
   Result<std::string> cache_fingerprint();
+  uint32_t step_rows() const { return static_cast<uint32_t>(std::max(1, profile.engine.max_step_tokens)); }
+  uint32_t exact_rows() const { return kv_policy.exact_prefill ? step_rows() : 0; }
   model::Pack pack() const { return {resolution->arch_pack().table, resolution->arch_pack().self}; }
   ~Impl() {
     engine.reset();
@@ -179,8 +141,12 @@ Status Runtime::Impl::open_text() {
 
 Status Runtime::Impl::open_model(const profile::Profile& wanted) {
   profile = wanted;
+  stage = LoadStage::settings;
   TURBO_ASSIGN(kv_policy, kv::take_policy(profile.kv.options, profile.kv.v));
   if (!kv_policy.center_file.empty()) kv_policy.center_file = beside_profile(kv_policy.center_file, profile);
+  TURBO_RETURN_IF_ERROR(kv::refuse_policy_keys(profile.kv.k_options, "kv.k_options"));
+  TURBO_RETURN_IF_ERROR(kv::refuse_policy_keys(profile.kv.v_options, "kv.v_options"));
+  stage = LoadStage::model;
   if (profile.model.path.empty())
     return Status(Code::not_found, "no model is named", "give --model FILE or set model.path in the profile");
   TURBO_ASSIGN(file, model::ModelFile::open(profile.model.path));
@@ -190,7 +156,7 @@ Status Runtime::Impl::open_model(const profile::Profile& wanted) {
   return open_text();
 }
 
-Status Runtime::Impl::resolve(loader::ResolveMode mode) {
+Status Runtime::Impl::resolve() {
   stage = LoadStage::plugins;
   host_model = std::make_unique<HostModel>(*file, config, tokenizer.get(), context);
   const loader::Request request = make_request(profile, kv_policy, *file, host_model->facts());
@@ -201,28 +167,52 @@ Status Runtime::Impl::resolve(loader::ResolveMode mode) {
   services.model = host_model.get();
   services.memory = memory_tags;
   loader::Report losses;
-  Result<loader::Resolution> resolved = loader::resolve(request, *catalog, services, mode, &losses);
+  Result<loader::Resolution> resolved = loader::resolve(request, *catalog, services, &losses);
   if (!resolved) {
     report = {plan_json(profile, *file, config, losses), describe() + losses.text()};
     return resolved.status();
   }
   resolution = std::make_unique<loader::Resolution>(std::move(*resolved));
   report = {plan_json(profile, *file, config, resolution->report()), describe() + resolution->explain_text()};
+  // Whether the codecs take this model, and are there to promote to: found now rather than after reading weights.
+  stage = LoadStage::settings;
+  TURBO_ASSIGN(kv_setup, set_up_codecs(*resolution, kv_policy, config));
+  TURBO_ASSIGN(kv_bytes, kv::KvCache::bytes(pack().api, pack().self, cache_shape(config, 1, 1)));
   return Status::ok();
+}
+
+Result<KvTokenBytes> Runtime::Impl::token_bytes() {
+  KvTokenBytes token{kv_bytes.block_bytes / kv::kBlock, kv_setup.may_promote, kv_setup.promote_k, kv_bytes.block_bytes / kv::kBlock};
+  if (!token.may_promote) return token;
+  TURBO_RETURN_IF_ERROR(promote_every_layer(*resolution, kv_policy, config).status());
+  TURBO_ASSIGN(const turbo_kv_bytes most, kv::KvCache::bytes(pack().api, pack().self, cache_shape(config, 1, 1)));
+  TURBO_RETURN_IF_ERROR(set_up_codecs(*resolution, kv_policy, config).status());
+  token.bytes_promoted = most.block_bytes / kv::kBlock;
+  return token;
+}
+
+// What the pool can come from once so many bytes of weights are loaded that are not yet.
+Room Runtime::Impl::room(uint64_t weight_bytes) const {
+  const uint64_t total = total_memory_bytes();
+  Room room{available_memory_bytes(), total > 0 ? total : UINT64_MAX};
+  if (resolution->tier() != TURBO_TIER_CPU) {
+    const uint64_t device = resolution->device().memory_bytes;
+    room.free = room.total = device - std::min(device, weight_bytes);
+  } else {
+    room.free -= std::min(room.free, weight_bytes);
+  }
+  return room;
 }
 
 // What the pool would be, added to the report. Layers that the check at load would promote are not known yet.
 Status Runtime::Impl::plan_cache() {
-  TURBO_ASSIGN(kv_setup, set_up_codecs(*resolution, kv_policy, config));
-  TURBO_ASSIGN(const turbo_kv_bytes bytes, kv::KvCache::bytes(pack().api, pack().self, cache_shape(config, 1, 1)));
+  TURBO_ASSIGN(const KvTokenBytes token, token_bytes());
   uint64_t weight_bytes = 0;
   for (const model::Tensor& tensor : file->tensors()) weight_bytes += tensor.bytes;
-  const uint64_t free_bytes = resolution->tier() == TURBO_TIER_CPU ? available_memory_bytes() : resolution->device().memory_bytes;
-  const KvPlan plan = plan_kv(profile, config, bytes, weight_bytes, free_bytes);
+  KvPlan plan = plan_kv(profile, config, kv_bytes, token, context, room(weight_bytes), exact_rows());
+  plan.notes.insert(plan.notes.begin(), kv_setup.notes.begin(), kv_setup.notes.end());
   report.json["kv"] = to_json(plan);
-  report.json["kv"]["notes"] = kv_setup.notes;
   report.text += to_text(plan);
-  for (const std::string& note : kv_setup.notes) report.text += fmt::format("          {}\n", note);
   return Status::ok();
 }
 
@@ -241,17 +231,14 @@ Status Runtime::Impl::start_engine() {
   const KvLook look{*weights, tokenizer.get(), profile.compute.activations, [this] { return model_digest(); }, loader::cache_folder("keys")};
   TURBO_ASSIGN(kv_setup, set_up_codecs(*resolution, kv_policy, config, look));
   for (const std::string& note : kv_setup.notes) spdlog::info("KV cache: {}", note);
-  const uint32_t max_running = static_cast<uint32_t>(std::max(1, profile.engine.max_running));
-  TURBO_ASSIGN(const turbo_kv_bytes bytes, kv::KvCache::bytes(pack().api, pack().self, cache_shape(config, 1, max_running)));
-  const uint64_t total = total_memory_bytes();
-  Room room{available_memory_bytes(), total > 0 ? total : UINT64_MAX};
-  if (resolution->tier() != TURBO_TIER_CPU)
-    room.free = room.total =
-        resolution->device().memory_bytes - std::min(resolution->device().memory_bytes, weights->resident_bytes());
-  TURBO_ASSIGN(const uint32_t n_blocks, choose_blocks(profile, context, bytes.block_bytes, room));
-  context = static_cast<uint32_t>(std::min<uint64_t>(context, uint64_t{n_blocks} * kv::kBlock));
-  const auto step_rows = static_cast<uint32_t>(std::max(1, profile.engine.max_step_tokens));
-  const kv::CacheShape shape = cache_shape(config, n_blocks, max_running, kv_policy.exact_prefill ? step_rows : 0);
+  TURBO_ASSIGN(kv_bytes, kv::KvCache::bytes(pack().api, pack().self, cache_shape(config, 1, 1)));
+  // Weights of the CPU tier are part of what is not free any more.
+  TURBO_ASSIGN(const PoolSize pool, choose_pool(profile, context, kv_bytes, room(resolution->tier() == TURBO_TIER_CPU ? 0 : weights->resident_bytes()), exact_rows()));
+  for (const std::string& info : pool.infos) spdlog::info("{}", info);
+  for (const std::string& warning : pool.warnings) spdlog::warn("{}", warning);
+  const uint32_t max_running = pool.max_running;
+  context = static_cast<uint32_t>(std::min<uint64_t>(context, uint64_t{pool.n_blocks} * kv::kBlock));
+  const kv::CacheShape shape = cache_shape(config, pool.n_blocks, max_running, exact_rows());
   TURBO_ASSIGN(cache, kv::KvCache::create(pack().api, pack().self, shape));
 
   host_program = std::make_unique<HostProgram>(pack(), *weights, *cache);
@@ -276,7 +263,7 @@ Status Runtime::Impl::start_engine() {
   EngineLimits limits;
   limits.max_running = max_running;
   limits.max_queue = static_cast<uint32_t>(std::max(1, profile.server.max_queue));
-  limits.max_step_rows = step_rows;
+  limits.max_step_rows = step_rows();
   limits.prefill_chunk = static_cast<uint32_t>(std::max(1, profile.engine.prefill_chunk));
   limits.context = context;
   limits.step_ms = static_cast<uint32_t>(std::min<uint64_t>(profile.engine.step_ms, UINT32_MAX));
@@ -314,9 +301,12 @@ Result<std::string> Runtime::Impl::cache_fingerprint() {
   add_text(sum, profile.kv.k);
   add_text(sum, profile.kv.v);
   add_text(sum, kv_setup.fingerprint);
-  for (const auto& [name, value] : profile.kv.options) {
-    add_text(sum, name);
-    add_text(sum, value);
+  for (const auto* options : {&profile.kv.options, &profile.kv.k_options, &profile.kv.v_options}) {
+    add_text(sum, std::to_string(options->size()));
+    for (const auto& [name, value] : *options) {
+      add_text(sum, name);
+      add_text(sum, value);
+    }
   }
   add_text(sum, profile.compute.activations);
   add_text(sum, loader::tier_name(resolution->tier()));
@@ -327,7 +317,7 @@ Result<std::string> Runtime::Impl::cache_fingerprint() {
 Result<PlanReport> plan(const profile::Profile& profile, LoadStage* failed_at, PlanReport* losses) {
   Runtime::Impl impl;
   Status status = impl.open_model(profile);
-  if (status.is_ok()) status = impl.resolve(loader::ResolveMode::load);
+  if (status.is_ok()) status = impl.resolve();
   if (status.is_ok()) status = impl.plan_cache();
   if (status.is_ok()) return impl.report;
   if (failed_at) *failed_at = impl.stage;
@@ -335,15 +325,13 @@ Result<PlanReport> plan(const profile::Profile& profile, LoadStage* failed_at, P
   return status;
 }
 
-Result<uint64_t> kv_bytes_per_token(const profile::Profile& profile, LoadStage* failed_at) {
+Result<KvTokenBytes> kv_bytes_per_token(const profile::Profile& profile, LoadStage* failed_at) {
   Runtime::Impl impl;
   Status status = impl.open_model(profile);
-  if (status.is_ok()) status = impl.resolve(loader::ResolveMode::load);
+  if (status.is_ok()) status = impl.resolve();
   if (failed_at) *failed_at = impl.stage;
   TURBO_RETURN_IF_ERROR(status);
-  TURBO_RETURN_IF_ERROR(set_up_codecs(*impl.resolution, impl.kv_policy, impl.config).status());
-  TURBO_ASSIGN(const turbo_kv_bytes bytes, kv::KvCache::bytes(impl.pack().api, impl.pack().self, cache_shape(impl.config, 1, 1)));
-  return bytes.block_bytes / kv::kBlock;
+  return impl.token_bytes();
 }
 
 Runtime::Runtime(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -353,7 +341,7 @@ Result<std::unique_ptr<Runtime>> Runtime::load(const profile::Profile& profile, 
   const auto begin = std::chrono::steady_clock::now();
   auto impl = std::make_unique<Impl>();
   Status status = impl->open_model(profile);
-  if (status.is_ok()) status = impl->resolve(loader::ResolveMode::load);
+  if (status.is_ok()) status = impl->resolve();
   if (status.is_ok()) status = impl->load_weights(progress);
   if (status.is_ok()) status = impl->start_engine();
   if (!status.is_ok()) {

@@ -9,6 +9,7 @@
 
 #include "base/status.h"
 #include "engine/engine.h"
+#include "engine/kv_plan.h"
 #include "model/config.h"
 #include "model/files/model_file.h"
 #include "profile/profile.h"
@@ -33,7 +34,13 @@ struct PlanReport {
 };
 
 /// What was being done when loading failed.
-enum class LoadStage { model, plugins, weights, engine };
+enum class LoadStage {
+  settings,  // the profile by itself, or for this model and these plugins
+  model,
+  plugins,
+  weights,
+  engine,
+};
 
 /// Resolve plugins for a profile without loading weights. Code::unsupported when no tier (or not the required one)
 /// works; the message then carries every reason.
@@ -41,7 +48,7 @@ enum class LoadStage { model, plugins, weights, engine };
 Result<PlanReport> plan(const profile::Profile& profile, LoadStage* failed_at = nullptr, PlanReport* losses = nullptr);
 
 /// Bytes of KV cache that one position takes with the profile's codecs. Loads plugins but no weights.
-Result<uint64_t> kv_bytes_per_token(const profile::Profile& profile, LoadStage* failed_at = nullptr);
+Result<KvTokenBytes> kv_bytes_per_token(const profile::Profile& profile, LoadStage* failed_at = nullptr);
 
 class Runtime {
  public:
@@ -80,7 +87,7 @@ class Runtime {
 
  private:
   friend Result<PlanReport> plan(const profile::Profile&, LoadStage*, PlanReport*);
-  friend Result<uint64_t> kv_bytes_per_token(const profile::Profile&, LoadStage*);
+  friend Result<KvTokenBytes> kv_bytes_per_token(const profile::Profile&, LoadStage*);
   struct Impl;
   explicit Runtime(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;

@@ -26,11 +26,16 @@ Result<turbo_kv_bytes> KvCache::bytes(const turbo_arch_pack* api, void* pack, co
   return bytes;
 }
 
+// A sequence writes one block at a time, may look ahead into the next, and keeps its sink blocks open; the prefix tree
+// may keep as many sinks again. Prompts that cross blocks fill more of them before the step ends.
+uint32_t KvCache::open_blocks(const turbo_kv_bytes& bytes, uint32_t max_sequences, uint32_t exact_rows) {
+  const uint64_t n = bytes.open_is_packed ? 0 : uint64_t{max_sequences} * (2 + 2 * uint64_t{blocks_for(bytes.sinks)}) + blocks_for(exact_rows);
+  return static_cast<uint32_t>(std::min<uint64_t>(n, UINT32_MAX));
+}
+
 Result<std::unique_ptr<KvCache>> KvCache::create(const turbo_arch_pack* api, void* pack, const CacheShape& shape) {
   TURBO_ASSIGN(const turbo_kv_bytes bytes, KvCache::bytes(api, pack, shape));
-  // A sequence writes one block at a time, may look ahead into the next, and keeps its sink blocks open; the prefix
-  // tree may keep as many sinks again. Prompts that cross blocks fill more of them before the step ends.
-  const uint32_t n_open = bytes.open_is_packed ? 0 : shape.max_sequences * (2 + 2 * blocks_for(bytes.sinks)) + blocks_for(shape.exact_rows);
+  const uint32_t n_open = open_blocks(bytes, shape.max_sequences, shape.exact_rows);
   std::unique_ptr<KvCache> cache(new KvCache(api, pack, shape, bytes, n_open));
   const turbo_kv_pool_desc desc = describe(shape, n_open);
   AbiError failure;

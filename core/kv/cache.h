@@ -51,6 +51,9 @@ class KvCache {
   /// Bytes of one block over all layers and both sides, in both forms.
   static Result<turbo_kv_bytes> bytes(const turbo_arch_pack* api, void* pack, const CacheShape& shape);
 
+  /// Open blocks that a pool for so many sequences keeps beside its packed ones: 0 where open is packed.
+  static uint32_t open_blocks(const turbo_kv_bytes& bytes, uint32_t max_sequences, uint32_t exact_rows = 0);
+
   /// Let an empty sequence adopt and publish blocks under a salt.
   void share(SequenceBlocks& sequence, std::string_view salt);
   /// Take over cached blocks that continue the sequence's `tokens`, up to `limit` positions in whole blocks. The

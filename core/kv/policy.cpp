@@ -69,4 +69,17 @@ Result<CodecPolicy> take_policy(std::map<std::string, std::string>& options, con
   return policy;
 }
 
+const std::vector<std::string>& policy_keys() {
+  static const std::vector<std::string> keys{"boundary", "center", "prefill", "promote_k", "promote_v", "self_check"};
+  return keys;
+}
+
+Status refuse_policy_keys(const std::map<std::string, std::string>& options, const std::string& name) {
+  for (const std::string& key : policy_keys())
+    if (options.contains(key))
+      return error(Code::invalid_argument, "{}: '{}' is an option of the whole cache, not of a codec", name, key)
+          .with_hint(fmt::format("write kv.options.{}", key));
+  return Status::ok();
+}
+
 }  // namespace turbo::kv

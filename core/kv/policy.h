@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 
@@ -25,5 +26,11 @@ struct CodecPolicy {
 /// promote_v is not given (tq2 and tq3: tq4, rq3_planar: rq4_planar, rq3_iso: rq4_iso; others: q8).
 /// invalid_argument: a value that no key takes.
 Result<CodecPolicy> take_policy(std::map<std::string, std::string>& options, const std::string& v);
+
+/// The keys that take_policy takes.
+const std::vector<std::string>& policy_keys();
+
+/// `options` of one side, called `name` ("kv.k_options"), are for its codec alone. invalid_argument: a key of the policy.
+Status refuse_policy_keys(const std::map<std::string, std::string>& options, const std::string& name);
 
 }  // namespace turbo::kv

@@ -42,8 +42,15 @@ struct Request {
   std::map<std::string, std::string> prefer;  // "kind:name" -> plugin id
   bool allow_unsafe = false;
   /// By slot: "arch_pack", "sampler", "drafter", "kv_codec:k", "kv_codec:v", "weight_format:<type name>". "kv_codec"
-  /// and "weight_format" speak to all of their kind: each key must be known to at least one that is chosen.
+  /// and "weight_format" speak to all of their kind: each key must be known to at least one that is chosen. A slot's
+  /// own options go before those.
   std::map<std::string, OptionTexts> options;
+  /// How messages speak of a slot's options, where the user knows them under another name.
+  struct OptionWords {
+    std::string name;               // "kv.options"
+    std::vector<std::string> more;  // keys that the caller has taken out of them before
+  };
+  std::map<std::string, OptionWords> option_words;
   /// By slot: files and folders that the component may read beside its own folder and the files its options name.
   std::map<std::string, std::vector<std::filesystem::path>> files;
   const turbo_model_facts* model = nullptr;  // null: unknown
@@ -52,11 +59,6 @@ struct Request {
 
 /// The catalog settings of this process with the request's plugin paths.
 CatalogSettings catalog_settings(const Request& request);
-
-enum class ResolveMode {
-  plan,  // create and test, then destroy everything; loads no weights
-  load,  // keep the instances
-};
 
 /// The table of `turbo plan`.
 struct Report {
@@ -109,7 +111,6 @@ class Resolution {
 
   uint32_t tier() const;
   const turbo_device_info& device() const;
-  /// All empty after ResolveMode::plan.
   Component<turbo_arch_pack> arch_pack() const;
   Component<turbo_weight_format> weight_format(uint32_t type) const;
   Component<turbo_kv_codec> kv_codec(uint32_t side) const;  // TURBO_KV_SIDE_*
@@ -144,7 +145,6 @@ class Resolution {
 /// Resolve a request against a catalog that was scanned for it. Services outlive the resolution.
 /// Errors: invalid_argument for what the user must correct (unknown names, options, duplicates without `prefer`),
 /// unsupported when no tier, or not the required one, can serve; then `report`, when given, still holds every reason.
-Result<Resolution> resolve(const Request& request, Catalog& catalog, const Services& services, ResolveMode mode,
-                           Report* report = nullptr);
+Result<Resolution> resolve(const Request& request, Catalog& catalog, const Services& services, Report* report = nullptr);
 
 }  // namespace turbo::loader

@@ -55,16 +55,15 @@ CatalogSettings catalog_settings(const Request& request) {
   return settings;
 }
 
-Result<Resolution> resolve(const Request& request, Catalog& catalog, const Services& services, ResolveMode mode,
-                           Report* report) {
-  Resolver resolver(request, catalog, services, mode);
+Result<Resolution> resolve(const Request& request, Catalog& catalog, const Services& services, Report* report) {
+  Resolver resolver(request, catalog, services);
   Result<Resolution> resolution = resolver.run();
   if (report) *report = resolution ? resolution->report() : resolver.report();
   return resolution;
 }
 
-Resolver::Resolver(const Request& request, Catalog& catalog, const Services& services, ResolveMode mode)
-    : request_(request), catalog_(catalog), mode_(mode), state_(std::make_unique<Resolution::State>()) {
+Resolver::Resolver(const Request& request, Catalog& catalog, const Services& services)
+    : request_(request), catalog_(catalog), state_(std::make_unique<Resolution::State>()) {
   state_->services = services;
   if (!state_->services.memory) state_->services.memory = std::make_shared<MemoryTags>();
   state_->compute_threads = request.compute_threads;
@@ -135,11 +134,6 @@ Result<Resolution> Resolver::run() {
   warnings.insert(warnings.end(), experimental_.begin(), experimental_.end());
   for (size_t i = known_warnings; i < catalog_.warnings().size(); ++i)
     report().warnings.push_back(catalog_.warnings()[i]);
-  if (mode_ == ResolveMode::plan) {
-    state_->stop_all();
-    state_->destroy_all();
-    state_->drafter_candidates.clear();
-  }
   return Resolution(std::move(state_));
 }
 
@@ -363,7 +357,8 @@ void Resolver::list_outranked() {
 Status Resolver::resolve_spare_codecs() {
   for (const uint32_t side : {TURBO_KV_SIDE_K, TURBO_KV_SIDE_V})
     for (const std::string& name : request_.spare_codecs[side]) {
-      const Need need = named(side == TURBO_KV_SIDE_K ? "kv_codec:k" : "kv_codec:v", TURBO_KIND_KV_CODEC, name);
+      Need need = named(side == TURBO_KV_SIDE_K ? "kv_codec:k" : "kv_codec:v", TURBO_KIND_KV_CODEC, name);
+      need.spare = true;
       TURBO_ASSIGN(const std::vector<ComponentRef> refs, installed(need, state_->tier));
       for (const Candidate& candidate : usable(need, refs)) {
         Result<std::unique_ptr<Instance>> instance = create_instance(candidate, *state_, nullptr, nullptr);

@@ -17,6 +17,7 @@ struct Need {
   std::string name;              // component name; empty: any of the kind
   std::optional<uint32_t> type;  // weight formats: must serve it
   std::string what;              // "kv_codec 'tq3'", for messages
+  bool spare = false;            // options were meant for another of its slot: it takes what fits
 
   bool matches(const ManifestComponent& component) const;
 };
@@ -32,7 +33,7 @@ struct Loss {
 
 class Resolver {
  public:
-  Resolver(const Request& request, Catalog& catalog, const Services& services, ResolveMode mode);
+  Resolver(const Request& request, Catalog& catalog, const Services& services);
   Result<Resolution> run();
   Report& report() { return state_->report; }
 
@@ -54,6 +55,8 @@ class Resolver {
   std::vector<Candidate> usable(const Need& need, const std::vector<ComponentRef>& refs);
   std::optional<Candidate> probe(const Need& need, const ComponentRef& ref);
   Status bind_options(const Need& need, Candidate& candidate) const;
+  Status with_side_hint(const Need& need, const Status& status) const;
+  Status unknown_option(const std::string& slot, const std::string& key, std::vector<std::string> known) const;
 
   // resolver.cpp
   /// True when the tier serves; false when it lost, with the reasons in losses_.
@@ -79,7 +82,6 @@ class Resolver {
 
   const Request& request_;
   Catalog& catalog_;
-  ResolveMode mode_;
   std::vector<uint32_t> tiers_;
   std::vector<Need> needs_;          // of the compute tier: pack first, then formats, codecs, sampler
   std::vector<Loss> losses_;         // of the tier being tried

@@ -85,13 +85,25 @@ Status Resolver::bind_options(const Need& need, Candidate& candidate) const {
   }
   if (need.kind == TURBO_KIND_DRAFTER)
     if (const OptionTexts* own = given(need.slot)) texts = *own;
+  if (need.spare)
+    std::erase_if(texts, [&](const auto& option) { return !schema.knows(option.first) || !schema.bind({option}, what); });
+  for (const auto& [key, text] : texts)
+    if (!schema.knows(key) && request_.option_words.count(need.slot)) candidate.option_status = unknown_option(need.slot, key, schema.keys());
   Result<OptionValues> values = schema.bind(texts, what);
   if (!values) {
-    candidate.option_status = values.status();
+    if (candidate.option_status.is_ok()) candidate.option_status = with_side_hint(need, values.status());
     values = schema.bind({}, what);
   }
   if (values) candidate.options = *std::move(values);
   return Status::ok();
+}
+
+// What is said to both of two different codecs may fit only one of them.
+Status Resolver::with_side_hint(const Need& need, const Status& status) const {
+  const auto words = request_.option_words.find(need.slot);
+  if (need.kind != TURBO_KIND_KV_CODEC || request_.kv_k == request_.kv_v || words == request_.option_words.end()) return status;
+  const std::string hint = fmt::format("a value for this side alone goes into {}", words->second.name);
+  return status.with_hint(status.hint().empty() ? hint : status.hint() + "; " + hint);
 }
 
 std::optional<Candidate> Resolver::probe(const Need& need, const ComponentRef& ref) {

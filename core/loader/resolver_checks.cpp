@@ -124,15 +124,22 @@ Status Resolver::check_shared_options(const std::string& kind,
     if (!schema) continue;
     for (const std::string& key : schema->keys()) known.insert(key);
   }
-  const std::vector<std::string> keys(known.begin(), known.end());
   for (const auto& [key, text] : shared->second)
-    if (!known.count(key))
-      return Status(Code::invalid_argument,
-                    fmt::format("{}: unknown option '{}'; {}", kind, clean_text(key, 64),
-                                keys.empty() ? "what was chosen has no options"
-                                             : fmt::format("known: {}", fmt::join(keys, ", "))),
-                    did_you_mean(key, keys, "remove the option"));
+    if (!known.count(key)) return unknown_option(kind, key, {known.begin(), known.end()});
   return Status::ok();
+}
+
+Status Resolver::unknown_option(const std::string& slot, const std::string& key, std::vector<std::string> known) const {
+  std::string name = slot;
+  if (const auto words = request_.option_words.find(slot); words != request_.option_words.end()) {
+    name = words->second.name;
+    known.insert(known.end(), words->second.more.begin(), words->second.more.end());
+    std::sort(known.begin(), known.end());
+  }
+  return Status(Code::invalid_argument,
+                fmt::format("{}: unknown option '{}'; {}", name, clean_text(key, 64),
+                            known.empty() ? "what was chosen has no options" : fmt::format("known: {}", fmt::join(known, ", "))),
+                did_you_mean(key, known, "remove the option"));
 }
 
 }  // namespace turbo::loader

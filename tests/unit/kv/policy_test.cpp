@@ -67,6 +67,23 @@ TEST(CodecPolicy, PromptsMayBeReadExactly) {
   EXPECT_TRUE(options.empty());
 }
 
+TEST(CodecPolicy, KeysAreAllOfThoseTaken) {
+  Options options;
+  for (const std::string& key : policy_keys()) options[key] = key == "boundary" ? "1" : key == "prefill" ? "consistent" : "on";
+  const size_t n = options.size();
+  ASSERT_TRUE(take_policy(options, "tq3"));
+  EXPECT_EQ(n, 6u);
+  EXPECT_EQ(options, Options{});
+}
+
+TEST(CodecPolicy, SidesHaveNoPolicyOfTheirOwn) {
+  EXPECT_TRUE(refuse_policy_keys({{"sinks", "8"}}, "kv.k_options").is_ok());
+  const Status status = refuse_policy_keys({{"boundary", "1"}, {"sinks", "8"}}, "kv.k_options");
+  EXPECT_EQ(status.code(), Code::invalid_argument);
+  EXPECT_EQ(status.message(), "kv.k_options: 'boundary' is an option of the whole cache, not of a codec");
+  EXPECT_EQ(status.hint(), "write kv.options.boundary");
+}
+
 TEST(CodecPolicy, RefusesWhatNoKeyTakes) {
   for (const auto& [key, value] : {std::pair{"center", "maybe"}, {"self_check", ""}, {"boundary", "-1"}, {"boundary", "2x"}, {"boundary", "99999999999"},
                                    {"boundary", ""}, {"prefill", "often"}}) {

@@ -171,7 +171,7 @@ TEST_F(Copies, ThePlanSaysWhichCopyServes) {
   Catalog catalog = scan();
   Services services;
   Report report;
-  const auto resolved = resolve(request, catalog, services, ResolveMode::plan, &report);
+  const auto resolved = resolve(request, catalog, services, &report);
   ASSERT_TRUE(resolved) << resolved.status().message();
   for (const std::string& text : {report.text(), report.json().dump()}) {
     const std::string earlier = (first.plugins() / "stack_cpu").string();

@@ -18,14 +18,14 @@ class Resolve : public testing::Test {
     services.log = log.logger();
   }
 
-  Status resolve(ResolveMode mode = ResolveMode::load) {
+  Status resolve() {
     resolution.reset();
     CatalogSettings settings = installation.settings();
     settings.plugin_paths = request.plugin_paths;
     Result<Catalog> scanned = Catalog::scan(settings);
     if (!scanned) return scanned.status();
     catalog = std::make_unique<Catalog>(*std::move(scanned));
-    Result<Resolution> resolved = loader::resolve(request, *catalog, services, mode, &report);
+    Result<Resolution> resolved = loader::resolve(request, *catalog, services, &report);
     if (resolved) resolution = std::make_unique<Resolution>(*std::move(resolved));
     return resolved.status();
   }
@@ -290,6 +290,44 @@ TEST_F(Resolve, SharedOptionsNeedOneWhoKnowsThem) {
   EXPECT_EQ(status.hint(), "did you mean 'sinks'?");
 }
 
+TEST_F(Resolve, UnknownOptionsAreSaidInTheUsersWords) {
+  installation.add_cpu();
+  request.kv_k = "q8";
+  request.option_words["kv_codec"] = {"kv.options", {"boundary", "center"}};
+  request.option_words["kv_codec:v"] = {"kv.v_options", {}};
+  request.options["kv_codec"] = {{"bondary", "8"}};
+  Status status = resolve();
+  EXPECT_EQ(status.message(), "kv.options: unknown option 'bondary'; known: boundary, center, sinks");
+  EXPECT_EQ(status.hint(), "did you mean 'boundary'?");
+  request.options = {{"kv_codec:v", {{"sinks", "8"}}}};
+  status = resolve();
+  EXPECT_EQ(status.code(), Code::invalid_argument);
+  EXPECT_EQ(status.message(), "kv.v_options: unknown option 'sinks'; what was chosen has no options");
+}
+
+TEST_F(Resolve, OptionsOfASideGoBeforeTheShared) {
+  installation.add_cpu();
+  request.kv_k = request.kv_v = "q8";
+  request.options["kv_codec"] = {{"sinks", "8"}};
+  request.options["kv_codec:v"] = {{"sinks", "16"}};
+  ASSERT_TRUE(resolve().is_ok());
+  EXPECT_EQ(log.count("create kv_codec sinks=8"), 1);
+  EXPECT_EQ(log.count("create kv_codec sinks=16"), 1);
+}
+
+// Options of the side's codec are no spare's: it takes what it knows and keeps its defaults for the rest.
+TEST_F(Resolve, ASpareCodecTakesTheOptionsThatFit) {
+  installation.add_cpu();
+  request.kv_k = "f16";
+  request.spare_codecs[TURBO_KV_SIDE_V] = {"f16", "q8"};
+  request.kv_v = "q8";
+  request.options["kv_codec:v"] = {{"sinks", "16"}};
+  ASSERT_TRUE(resolve().is_ok());
+  EXPECT_TRUE(resolution->spare_codec(TURBO_KV_SIDE_V, "f16"));
+  EXPECT_TRUE(resolution->spare_codec(TURBO_KV_SIDE_V, "q8"));
+  EXPECT_EQ(log.count("create kv_codec sinks=16"), 2);
+}
+
 TEST_F(Resolve, WrongOptionsAreErrors) {
   installation.add_cpu();
   request.kv_k = "q8";
@@ -346,14 +384,14 @@ TEST_F(Resolve, LifeCycleOrder) {
     EXPECT_EQ(log.count(fmt::format(": {} kv_codec", what)), 2) << what;
 }
 
-TEST_F(Resolve, PlanLeavesNothingBehind) {
+TEST_F(Resolve, AResolutionThatIsDroppedUnstartedLeavesNothingBehind) {
   installation.add_cpu();
   request.drafter = "phantom";
-  ASSERT_TRUE(resolve(ResolveMode::plan).is_ok());
+  ASSERT_TRUE(resolve().is_ok());
   EXPECT_EQ(report.tier, "cpu");
   EXPECT_TRUE(slot("drafter").chosen);
-  EXPECT_FALSE(resolution->arch_pack());
-  EXPECT_FALSE(resolution->weight_format(41));
+  resolution.reset();
+  EXPECT_GT(log.count(": create "), 0);
   EXPECT_EQ(log.count(": create "), log.count(": destroy "));
   EXPECT_EQ(log.count(": start "), 0);
   EXPECT_EQ(log.count("create drafter"), 0) << "its network would need the weights";
