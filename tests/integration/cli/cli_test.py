@@ -67,6 +67,34 @@ class Run(unittest.TestCase):
         sampled = [data(turbo("run", "--prompt", "Once", "--seed", "5", "--max-tokens", "24", "--json"))["token_ids"] for _ in range(2)]
         self.assertEqual(sampled[0], sampled[1])
 
+    def test_two_bit_keys_answer_on_every_machine_and_warn_once(self):
+        result = turbo("run", "--prompt", "hello", "--profile", "default", "--kv-codec", "tq2", "--max-tokens", "3", "--ignore-eos", "--json",
+                       env={"PATH": os.environ["PATH"], "TURBO_CPU_ISA": "scalar"})
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(len(data(result)["token_ids"]), 3)
+        self.assertEqual(result.stderr.count(b"keys of 2 bits are for large models"), 1, result.stderr)
+
+    def test_a_side_overrides_the_codec_of_both(self):
+        for args in (["--kv-codec", "tq4", "--set", "kv.k=q8"], ["--set", "kv.k=q8", "--kv-codec", "tq4"]):
+            kv = data(turbo("plan", *args, "--json"))["kv"]
+            self.assertEqual((kv["k"], kv["v"]), ("q8", "tq4"))
+
+    def test_plan_and_inspect_say_what_loading_may_add(self):
+        told = "before the self-check, which may keep some layers' K in q8"
+        planned = turbo("plan", "--kv-codec", "tq3").stdout.decode()
+        self.assertRegex(planned, told + r": [0-9]+ bytes a token if it kept every layer's")
+        self.assertRegex(planned, r"fits into .* \(the model's context is [0-9]+\)")
+        self.assertIn(told, turbo("inspect", MINI, "--kv-codec", "tq3").stdout.decode())
+        facts = data(turbo("inspect", MINI, "--kv-codec", "tq3", "--json"))
+        kv = data(turbo("plan", "--kv-codec", "tq3", "--json"))["kv"]
+        self.assertTrue(kv["self_check_may_promote"] and facts["kv_self_check_may_promote"])
+        self.assertEqual(facts["kv_bytes_per_token"], kv["bytes_per_token"])
+        self.assertEqual(facts["kv_bytes_per_token_promoted"], kv["bytes_per_token_promoted"])
+        self.assertGreater(kv["bytes_per_token_promoted"], kv["bytes_per_token"])
+        self.assertEqual(kv["model_context"], facts["context_length"])
+        self.assertNotIn("self-check", turbo("plan", "--kv-codec", "tq4").stdout.decode())
+        self.assertNotIn("self-check", turbo("inspect", MINI, "--kv-codec", "f16").stdout.decode())
+
     def test_every_instruction_set_gives_the_same_text(self):
         texts = set()
         flags = open("/proc/cpuinfo").read()
@@ -107,6 +135,29 @@ class Refusals(unittest.TestCase):
         self.refused(2, "run", "--prompt", "a", "--kv-codec", "tq9")
         self.refused(2, "serve", "--api-key", "")
         self.refused(2, "run", "--prompt", "a", "--drafter", "no_such_drafter")
+
+    def test_wrong_codec_settings_are_usage_errors_wherever_they_are_found(self):
+        with tempfile.TemporaryDirectory() as folder:
+            def profile(kv):
+                path = os.path.join(folder, "p.yaml")
+                with open(path, "w") as file:
+                    file.write(f"model: {{ path: {MINI} }}\ntiers: [cpu]\nkv: {kv}\n")
+                return ["--profile", path]
+
+            settings = (["--kv-codec", "tq9"], ["--set", "kv.k=tq9"], profile("{ v: tq9 }"), ["--kv-codec", "a b"],
+                        ["--kv-codec", "tq3", "--set", "kv.options.snks=1"], ["--set", "kv.options.bogus=1"],
+                        ["--kv-codec", "tq3", "--set", "kv.options.boundary=many"], ["--kv-codec", "tq3", "--set", "kv.options.prefill=often"],
+                        ["--kv-codec", "tq3", "--set", "kv.options.center=maybe"], ["--kv-codec", "tq3", "--set", "kv.options.sinks=many"],
+                        ["--kv-codec", "tq3", "--set", "kv.options.scale=huge"], ["--kv-codec", "tq3", "--set", "kv.options.promote_k=zzz"],
+                        ["--kv-codec", "tq3", "--set", "kv.k_options.boundary=1"], ["--kv-codec", "tq3", "--set", "kv.v_options.snks=1"])
+            for given in settings:
+                for command in (["plan"], ["run", "--prompt", "a"], ["inspect", MINI], ["serve", "--port", "0"]):
+                    self.refused(2, *command, *given)
+            for kv in ("{ options: { bogus: 1 } }", "{ codec: tq3, options: { boundary: many } }", "{ codec: tq3, options: { promote_v: zzz } }",
+                       "{ codec: tq3, v_options: { center: off } }", "{ codek: tq3 }"):
+                self.refused(2, "plan", *profile(kv))
+                self.refused(2, "run", "--prompt", "a", *profile(kv))
+        self.refused(2, "perplexity", "--file", os.path.join(SOURCE, "README.md"), "--max-tokens", "128", "--window", "64", "--against", "tq9")
 
     def test_models(self):
         self.refused(3, "run", "--model", "/no/such.gguf", "--prompt", "a")

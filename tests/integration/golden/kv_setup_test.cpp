@@ -92,6 +92,15 @@ Traits traits_of(const std::string& codec, const Options& options) {
   return traits;
 }
 
+profile::Profile nano(const std::string& k, const std::string& v) {
+  profile::Profile profile;
+  profile.model.path = std::string(TURBO_SOURCE) + "/models/turbo-nano-q1.gguf";
+  profile.tiers = {"cpu"};
+  profile.kv.k = k;
+  profile.kv.v = v;
+  return profile;
+}
+
 }  // namespace
 
 TEST(KvSetup, WhatIsRememberedHasTheSameBits) {
@@ -325,14 +334,106 @@ TEST(KvSetup, WrongOptionsAreRefused) {
   for (const auto& [options, part] : {std::pair{Options{{"boundary", "many"}}, "kv.options.boundary"}, {Options{{"prefill", "often"}}, "kv.options.prefill"},
                                       {Options{{"bogus", "1"}}, "bogus"}, {Options{{"boundary", "1"}, {"promote_k", "nothing"}}, "nothing"},
                                       {Options{{"promote_v", "nothing"}}, "nothing"}}) {
-    profile::Profile profile;
-    profile.model.path = std::string(TURBO_SOURCE) + "/models/turbo-nano-q1.gguf";
-    profile.tiers = {"cpu"};
-    profile.kv.k = profile.kv.v = "tq3";
+    profile::Profile profile = nano("tq3", "tq3");
     profile.kv.options = options;
-    const auto runtime = Runtime::load(profile);
+    LoadStage stage = LoadStage::weights;
+    const auto runtime = Runtime::load(profile, {}, &stage);
     ASSERT_FALSE(runtime) << part;
+    EXPECT_EQ(runtime.status().code(), Code::invalid_argument) << part;
+    EXPECT_TRUE(stage == LoadStage::settings || stage == LoadStage::plugins) << part << ": found before weights are read";
     EXPECT_NE(runtime.status().message().find(part), std::string::npos) << runtime.status().message();
+  }
+}
+
+TEST(KvSetup, UnknownOptionsListTheCachesAndTheCodecs) {
+  const auto refused = [](const std::string& k, const std::string& v, const Options& options, const Options& k_options, const Options& v_options) {
+    profile::Profile profile = nano(k, v);
+    profile.kv.options = options;
+    profile.kv.k_options = k_options;
+    profile.kv.v_options = v_options;
+    const auto planned = plan(profile);
+    return planned ? std::string("no error") : planned.status().message() + " | " + planned.status().hint();
+  };
+  EXPECT_EQ(refused("tq3", "tq3", {{"snks", "1"}}, {}, {}),
+            "kv.options: unknown option 'snks'; known: boundary, center, group, mix, prefill, promote_k, promote_v, rot, scale, seed, self_check, "
+            "sinks | did you mean 'sinks'?");
+  EXPECT_EQ(refused("f16", "f16", {{"bondary", "1"}}, {}, {}),
+            "kv.options: unknown option 'bondary'; known: boundary, center, prefill, promote_k, promote_v, self_check | did you mean 'boundary'?");
+  EXPECT_EQ(refused("q8", "tq3", {}, {{"scale", "unb"}}, {}), "kv.k_options: unknown option 'scale'; known: rotate | remove the option");
+  EXPECT_EQ(refused("q8", "tq3", {}, {}, {{"self_check", "off"}}),
+            "kv.v_options: 'self_check' is an option of the whole cache, not of a codec | write kv.options.self_check");
+  EXPECT_NE(refused("fp8_e4m3", "tq3", {{"scale", "head"}}, {}, {}).find("a value for this side alone goes into kv.v_options"), std::string::npos);
+  EXPECT_EQ(refused("fp8_e4m3", "tq3", {{"scale", "head"}}, {}, {{"scale", "f32"}}), "no error");
+}
+
+// fp8 with a scale a row, and values of 3 bits whose scale is of four bytes: one key, two meanings.
+TEST(KvSetup, EachSideTakesItsOwnOptions) {
+  const auto bytes = [](const Options& options, const Options& k_options, const Options& v_options) {
+    profile::Profile profile = nano("fp8_e4m3", "tq3");
+    profile.kv.options = options;
+    profile.kv.options["self_check"] = "off";
+    profile.kv.options["boundary"] = "0";
+    profile.kv.k_options = k_options;
+    profile.kv.v_options = v_options;
+    const auto planned = plan(profile);
+    EXPECT_TRUE(planned) << planned.status().message();
+    return planned ? planned->json["kv"]["bytes_per_token"].get<uint64_t>() : 0;
+  };
+  const auto config = Runtime::load(nano("f16", "f16"));
+  ASSERT_TRUE(config);
+  const uint64_t vectors = uint64_t{(*config)->config().n_layers} * (*config)->config().n_kv_heads;
+  const uint64_t plain = bytes({}, {}, {});
+  EXPECT_EQ(bytes({}, {{"scale", "head"}}, {}), plain + 2 * vectors);
+  EXPECT_EQ(bytes({}, {}, {{"scale", "f32"}}), plain + 2 * vectors);
+  EXPECT_EQ(bytes({}, {{"scale", "head"}}, {{"scale", "f32"}}), plain + 4 * vectors);
+  EXPECT_EQ(bytes({{"scale", "head"}}, {}, {{"scale", "f32"}}), plain + 4 * vectors) << "a side's own goes before the shared one";
+  EXPECT_EQ(bytes({{"sinks", "8"}}, {}, {}), plain) << "only one of the two codecs has sinks";
+}
+
+TEST(KvSetup, ThePlanTakesWhatLoadingTakes) {
+  for (const char* codec : {"f16", "tq4"})
+    for (const int max_running : {1, 4, 64}) {
+      profile::Profile profile = nano(codec, codec);
+      profile.model.context = 512;
+      profile.engine.max_running = max_running;
+      profile.kv.pool_bytes = 24 << 20;
+      profile.kv.options = {{"self_check", "off"}, {"boundary", "0"}};
+      const auto planned = plan(profile);
+      ASSERT_TRUE(planned) << planned.status().message();
+      const auto runtime = Runtime::load(profile);
+      ASSERT_TRUE(runtime) << runtime.status().message();
+      EXPECT_EQ(planned->json["kv"]["pool_bytes"].get<uint64_t>(), (*runtime)->memory().kv_pool_bytes) << codec << max_running;
+      EXPECT_EQ(planned->json["kv"]["max_running"].get<uint32_t>(), (*runtime)->engine().limits().max_running);
+      EXPECT_LE((*runtime)->memory().kv_pool_bytes, profile.kv.pool_bytes);
+    }
+}
+
+TEST(KvSetup, ThePlanSaysWhatTheCheckMayAdd) {
+  const auto kv = [](const std::string& codec, const Options& options) {
+    profile::Profile profile = nano(codec, codec);
+    profile.kv.options = options;
+    const auto planned = plan(profile);
+    EXPECT_TRUE(planned) << planned.status().message();
+    return planned ? planned->json["kv"] : nlohmann::ordered_json();
+  };
+  const auto checked = kv("tq2", {});
+  EXPECT_TRUE(checked["self_check_may_promote"].get<bool>());
+  EXPECT_GT(checked["bytes_per_token_promoted"].get<uint64_t>(), checked["bytes_per_token"].get<uint64_t>());
+  const auto runtime = load_with("tq2", "tq2", {});
+  ASSERT_TRUE(runtime);
+  profile::Profile same;
+  same.model.path = runtime->file().path();
+  same.tiers = {"cpu"};
+  same.kv.k = same.kv.v = "tq2";
+  const auto planned = plan(same);
+  ASSERT_TRUE(planned);
+  const uint64_t found = runtime->memory().kv_bytes_per_token;
+  EXPECT_GE(found, planned->json["kv"]["bytes_per_token"].get<uint64_t>());
+  EXPECT_LE(found, planned->json["kv"]["bytes_per_token_promoted"].get<uint64_t>());
+  EXPECT_EQ(planned->json["kv"]["model_context"], runtime->config().context_length);
+  for (const auto& settled : {kv("tq2", {{"self_check", "off"}}), kv("tq4", {}), kv("f16", {}), kv("tq2", {{"boundary", "4096"}})}) {
+    EXPECT_FALSE(settled["self_check_may_promote"].get<bool>());
+    EXPECT_EQ(settled["bytes_per_token_promoted"], settled["bytes_per_token"]);
   }
 }
 
