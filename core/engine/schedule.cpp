@@ -107,6 +107,8 @@ void Engine::Impl::propose() {
     request.draft = {};
     sequence->n_draft = 0;
     if (!sequence->decoding() || !speculator.is_open(sequence->id)) continue;
+    // One prompt token may be left as well. It is the root then, and the drafter has not heard of it.
+    if (request.n_observed < sequence->tokens.size()) continue;
     const uint32_t slots = draft_slots(request, rows - 1, tokens - 1);
     if (slots < 2) continue;
     wants.push_back({sequence->id, slots, &request.draft});

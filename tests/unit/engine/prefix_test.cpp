@@ -96,6 +96,24 @@ TEST(Prefix, ADrafterHearsCachedTokensToo) {
   EXPECT_EQ(collector->ids(), expected_tokens(prompt, 40));
 }
 
+// All but the last prompt token came from the cache: that one is the next step's root, and no draft fits below it yet.
+TEST(Prefix, ADrafterIsNotAskedBeforeItKnowsTheRoot) {
+  FakeModel model(64, 8);
+  ScriptedDrafter drafter;
+  model.drafter = scripted_api();
+  model.drafter_self = &drafter;
+  auto engine = std::move(Engine::start(model.parts(), limits())).value();
+  std::mt19937 rng(6);
+  const auto prompt = random_prompt(rng, 65);
+  for (int i = 0; i < 2; ++i) {
+    auto collector = submit(*engine, greedy_request(prompt, 30));
+    EXPECT_EQ(collector->wait().usage.cached_tokens, i * 64u);
+    EXPECT_EQ(collector->ids(), expected_tokens(prompt, 30));
+  }
+  EXPECT_GT(drafter.proposals, 5u);
+  EXPECT_FALSE(drafter.asked_early);
+}
+
 // Draft nodes beyond an end token were computed and accepted, but they are no tokens of the request: a block that only
 // they close must not be found by anyone.
 TEST(Prefix, WhatLiesBeyondAnEndTokenIsNotPublished) {

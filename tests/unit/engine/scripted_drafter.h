@@ -18,12 +18,14 @@ struct ScriptedDrafter {
   int mode = 0;  // 0 trees, 1 chains, 2 garbage tokens, 3 errors, 4 too many nodes, 5 pending
   uint64_t proposals = 0;
   bool wrong_history = false;
+  bool asked_early = false;  // for a draft below a token that it was not told
 
   static ScriptedDrafter& of(void* self) { return *static_cast<ScriptedDrafter*>(self); }
 
   void fill(turbo_proposal& proposal) {
     ++proposals;
     const std::vector<int32_t>& tokens = history[proposal.sequence];
+    asked_early |= tokens.empty();
     const uint32_t capacity = proposal.max_slots - 1;
     std::vector<int32_t> path = tokens;
     int32_t parent = -1;

@@ -319,6 +319,53 @@ TEST(Codec, QueriesOfOneRunDoNotTouchEachOther) {
       }
 }
 
+// A page is read by the run that is asked for: rows before and behind it may hold anything, in both forms. So may rows of a
+// closed block that a sequence cut back to its middle does not have.
+TEST(Codec, RowsOutsideTheRunMayHoldAnything) {
+  for (const Mode& mode : modes())
+    for (const std::string& isa : usable_isas(library_of(mode.name).component(mode.name)))
+      for (const uint32_t d : {64u, 80u, 128u})
+        for (const OptionMap& options : {OptionMap{}, OptionMap{{"group", int64_t{32}}}}) {
+          const Codec codec(mode.name, options, isa);
+          const turbo_kv_shape shape = shape_of(TURBO_KV_SIDE_K, 2, d);
+          Blocks whole(codec, shape), ragged(codec, shape);
+          append_all(codec, shape, whole.open, normals(d, 64 * 2 * d));
+          ASSERT_EQ(codec->pack(codec.self(), &shape, whole.open, whole.packed), TURBO_OK);
+          const Page page = page_of(d, mode.bits, options.empty() ? 0 : 32, false);
+          ASSERT_EQ(2 * page.bytes, whole.layout.packed_block_bytes);
+          const uint64_t scale_bytes = page.bytes / 64 - page.code_pitch;
+          const uint32_t qf = whole.layout.query_floats, n_queries = 5;
+          const std::vector<float> query = normals(d + 1, n_queries * d), weights = normals(d + 2, n_queries * 64);
+          for (const auto& [begin, n] : {std::pair{0u, 1u}, {0u, 22u}, {3u, 58u}, {17u, 32u}, {63u, 1u}}) {
+            // Halves and scales of 0xff are no numbers.
+            std::memset(ragged.open, 0xff, ragged.layout.open_block_bytes);
+            std::memset(ragged.packed, 0xff, ragged.layout.packed_block_bytes);
+            for (uint32_t head = 0; head < 2; ++head)
+              for (uint32_t r = begin; r < begin + n; ++r) {
+                const uint64_t row = (head * 64 + r) * d * 2, codes = head * page.bytes + code_offset(page, r), scales = head * page.bytes + scale_offset(page, r);
+                std::memcpy(ragged.open + row, whole.open + row, d * 2);
+                std::memcpy(ragged.packed + codes, whole.packed + codes, page.code_bytes);
+                std::memcpy(ragged.packed + scales, whole.packed + scales, scale_bytes);
+              }
+            for (const uint32_t form : {TURBO_KV_FORM_OPEN, TURBO_KV_FORM_PACKED}) {
+              std::vector<float> prepared(n_queries * qf), scores[2], out[2];
+              for (uint32_t q = 0; q < n_queries; ++q) codec->prepare_query(codec.self(), &shape, form, &query[q * d], &prepared[q * qf]);
+              for (const int which : {0, 1}) {
+                const Blocks& from = which ? ragged : whole;
+                scores[which].assign(n_queries * 64, -1.0f);
+                out[which].assign(n_queries * qf, 0.0f);
+                const turbo_kv_run run{sizeof(turbo_kv_run), form, form == TURBO_KV_FORM_OPEN ? from.open : from.packed, begin, n, 1, n_queries, nullptr};
+                codec->qk_scores(codec.self(), &shape, &run, prepared.data(), qf, scores[which].data(), 64);
+                codec->pv_accumulate(codec.self(), &shape, &run, weights.data(), 64, out[which].data(), qf);
+              }
+              const std::string where = std::string(mode.name) + " " + isa + " d " + std::to_string(d) + " form " + std::to_string(form) + " rows " + std::to_string(begin);
+              ASSERT_TRUE(same_bits(scores[0].data(), scores[1].data(), scores[0].size())) << where;
+              ASSERT_TRUE(same_bits(out[0].data(), out[1].data(), out[0].size())) << where;
+            }
+          }
+        }
+}
+
 TEST(Codec, OpenAttentionEqualsThePlainLoop) {
   for (const std::string& isa : usable_isas(library_of("tq4").component("tq4")))
     for (const uint32_t d : {64u, 80u, 128u, 256u}) {
