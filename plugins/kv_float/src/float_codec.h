@@ -37,7 +37,7 @@ class FloatCodec : public KvCodec<FloatCodec>, public Common {
   uint64_t pitch(const turbo_kv_shape& shape) const;
   uint64_t head_bytes(const turbo_kv_shape& shape) const { return (pitch(shape) + (scaled() ? 2 : 0)) * TURBO_KV_BLOCK; }
   uint64_t scales_at(const turbo_kv_shape& shape) const { return pitch(shape) * TURBO_KV_BLOCK; }
-  struct KeyRun key_run(const turbo_kv_shape& shape, const turbo_kv_run& run) const;
+  KeyRun key_run(const turbo_kv_shape& shape, const turbo_kv_run& run) const;
   float decode(const uint8_t* row, uint32_t e) const;
 
   const char* name_;

@@ -2,6 +2,8 @@
 // [team] Pure functions on the given ranges.
 #pragma once
 
+#include <turbo/kernel/row_run.hpp>
+
 #include <cstdint>
 
 namespace turbo::kv_float {
@@ -10,14 +12,7 @@ namespace turbo::kv_float {
 // _scaled: every row has a binary16 scale beside it.
 enum class Element : uint32_t { f32 = 0, f16 = 1, bf16 = 2, e4m3 = 3, e5m2 = 4, e4m3_scaled = 5, e5m2_scaled = 6 };
 
-struct KeyRun {
-  const uint8_t* rows;  // first row of the run, one head
-  uint64_t pitch;       // bytes between rows
-  uint64_t n_rows, head_dim;
-  uint64_t n_queries;
-  const uint8_t* ahead;    // rows of another block to fetch meanwhile, or null
-  const uint16_t* scales;  // of the run's rows; _scaled elements only
-};
+using KeyRun = kernel::RowRun;
 
 struct Kernels {
   // Round n floats into a row, times 1 / scale where the element has one. False (and nothing written) when one is NaN

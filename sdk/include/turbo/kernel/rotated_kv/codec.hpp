@@ -173,7 +173,8 @@ class RotatedCodec : public KvCodec<RotatedCodec> {
     return static_cast<uint16_t*>(const_cast<void*>(block)) + (head * kPageRows + row) * shape.head_dim;
   }
   static OpenRun open_run(const turbo_kv_shape& shape, const turbo_kv_run& run) {
-    return {open_row(shape, run.block, run.kv_head, run.row_begin), shape.head_dim, run.n_rows, run.n_queries};
+    const uint16_t* first = open_row(shape, run.block, run.kv_head, run.row_begin);
+    return {reinterpret_cast<const uint8_t*>(first), shape.head_dim * sizeof(uint16_t), run.n_rows, shape.head_dim, run.n_queries, nullptr, nullptr};
   }
   static PackedRun packed_run(const Scheme& s, const turbo_kv_run& run) {
     const uint64_t at = run.kv_head * s.page.bytes;

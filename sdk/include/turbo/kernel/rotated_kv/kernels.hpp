@@ -5,6 +5,7 @@
 #pragma once
 
 #include <turbo/kernel/rotated_kv/page.hpp>
+#include <turbo/kernel/row_run.hpp>
 
 #include <stdint.h>
 
@@ -45,10 +46,7 @@ struct QueryTail {
   int32_t sum;  // of the int8
 };
 
-struct OpenRun {
-  const uint16_t* rows;  // first row of the run, one head
-  uint64_t d, n_rows, n_queries;
-};
+using OpenRun = kernel::RowRun;  // of halves, nothing ahead
 
 struct PackedRun {
   const uint8_t* page;

@@ -2,6 +2,7 @@
 // internal linkage, so files of different ISAs may be linked together.
 #include <turbo/kernel/fetch.hpp>
 #include <turbo/kernel/rotated_kv/kernels.hpp>
+#include <turbo/kernel/row_run.hpp>
 #include <turbo/kernel/vec16.hpp>
 
 #include <math.h>
@@ -12,6 +13,7 @@ namespace {
 
 using namespace turbo::kernel;
 
+#include <turbo/kernel/row_tiles.inl>
 #include <turbo/kernel/rotated_kv/codes.inl>
 #include <turbo/kernel/rotated_kv/rotate.inl>
 #include <turbo/kernel/rotated_kv/encode.inl>

@@ -1,12 +1,5 @@
 // What scores.inl and values.inl share: scales of a run, fetching ahead. Part of kernels.inl.
 
-// Tile loops must unroll so that accumulators live in registers; -O2 alone does not.
-#if defined(__clang__)
-#define TURBO_UNROLL _Pragma("unroll")
-#else
-#define TURBO_UNROLL _Pragma("GCC unroll 16")
-#endif
-
 // Scale k of row i of the run.
 static inline float scale_at(const Scheme& s, const PackedRun& run, uint64_t i, uint64_t k) {
   return scale_of_row(s.page, run.page, run.row_begin + i, k);
