@@ -19,6 +19,7 @@ struct CodecCase {
   const char* name;
   bool is_template;
 };
+void PrintTo(const CodecCase& c, std::ostream* out) { *out << c.name; }
 
 class CodecTest : public testing::TestWithParam<CodecCase> {
  protected:
