@@ -1,4 +1,6 @@
 // turbo inspect: header facts of a model file, and the memory it will need.
+#include <algorithm>
+
 #include "base/checked.h"
 #include "base/human.h"
 #include "cli/commands.h"
@@ -54,14 +56,16 @@ Status add_memory(nlohmann::ordered_json& json, engine::KvTokenBytes& token, con
 }  // namespace
 
 int run_inspect(const Arguments& arguments) {
-  if (arguments.positional.size() != 1)
-    return fail(Status(Code::invalid_argument, "inspect: expected one model file or folder", "turbo inspect FILE"), arguments, kUsage);
   int exit_code = kOk;
   std::optional<profile::Profile> profile = profile::Profile{};
   if (has_settings(arguments)) profile = load_profile(arguments, exit_code);
   if (!profile) return exit_code;
-  profile->model.path = arguments.positional[0];
-  const auto file = model::ModelFile::open(arguments.positional[0]);
+  // The file itself or, as for other commands, --model.
+  const bool by_option = std::any_of(arguments.overrides.begin(), arguments.overrides.end(), [](const profile::Override& o) { return o.key_path == "model.path"; });
+  if (arguments.positional.size() + by_option != 1)
+    return fail(Status(Code::invalid_argument, "inspect: expected one model file or folder", "turbo inspect FILE"), arguments, kUsage);
+  if (!arguments.positional.empty()) profile->model.path = arguments.positional[0];
+  const auto file = model::ModelFile::open(profile->model.path);
   if (!file) return fail(file.status(), arguments, kModel);
   if (arguments.has("--check-weights"))
     if (const Status status = model::check_weights(**file); !status.is_ok()) return fail(status, arguments, kModel);

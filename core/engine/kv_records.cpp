@@ -99,15 +99,16 @@ void KvRecords::remove_old() const {
 
 Result<KvRecord> read_center_file(const fs::path& path, const KvShape& shape, const Sha256::Value& model) {
   constexpr const char* hint = "load this model once with kv.options.center=on: the log names the file that it writes; or leave center at on";
-  const auto refuse = [&](Code code, std::string_view why) { return error(code, "kv.options.center: {}: {}", path.string(), why).with_hint(hint); };
+  // Whatever is wrong with it, it is the setting that has to change.
+  const auto refuse = [&](std::string_view why) { return error(Code::invalid_argument, "kv.options.center: {}: {}", path.string(), why).with_hint(hint); };
   const Result<std::string> bytes = loader::read_bounded(path, kMaxRecordBytes);
-  if (!bytes) return error(bytes.status().code(), "kv.options.center: {}", bytes.status().message()).with_hint(hint);
+  if (!bytes) return error(Code::invalid_argument, "kv.options.center: {}", bytes.status().message()).with_hint(hint);
   Result<KvRecord> record = read_record(*bytes);
-  if (!record) return refuse(record.status().code(), record.status().message());
+  if (!record) return refuse(record.status().message());
   if (record->shape != shape)
-    return refuse(Code::invalid_argument, fmt::format("expected centers of {} layers of {} heads of {} but found {} of {} of {}", shape.n_layers, shape.n_kv_heads,
-                                                      shape.head_dim, record->shape.n_layers, record->shape.n_kv_heads, record->shape.head_dim));
-  if (record->model != model) return refuse(Code::invalid_argument, "centers of another model, or of another version of this one");
+    return refuse(fmt::format("expected centers of {} layers of {} heads of {} but found {} of {} of {}", shape.n_layers, shape.n_kv_heads,
+                              shape.head_dim, record->shape.n_layers, record->shape.n_kv_heads, record->shape.head_dim));
+  if (record->model != model) return refuse("centers of another model, or of another version of this one");
   return record;
 }
 

@@ -127,8 +127,18 @@ class Setup {
   Status check_spares() const {
     const bool always = policy_.boundary ? *policy_.boundary > 0 : !measures(), found = measures() && k_.bits < 4;
     if (!(k_.packs || v_.packs) || !(always || found)) return Status::ok();
-    TURBO_RETURN_IF_ERROR(find_spare(TURBO_KV_SIDE_K, policy_.promote_k).status());
-    return v_.bits < 4 ? find_spare(TURBO_KV_SIDE_V, policy_.promote_v).status() : Status::ok();
+    TURBO_RETURN_IF_ERROR(check_wider(TURBO_KV_SIDE_K, config_.head_dim_k, k_, policy_.promote_k));
+    return v_.bits < 4 ? check_wider(TURBO_KV_SIDE_V, config_.head_dim_v, v_, policy_.promote_v) : Status::ok();
+  }
+
+  Status check_wider(uint32_t which, uint32_t head_dim, const Side& side, const std::string& name) const {
+    TURBO_ASSIGN(const loader::Component<turbo_kv_codec> codec, find_spare(which, name));
+    TURBO_ASSIGN(const turbo_kv_layout layout, layout_of(codec, which, head_dim));
+    // One-form codecs of many bits are no loss beside a packed other side.
+    if (!side.packs || layout.bits_per_element > side.bits) return Status::ok();
+    return error(Code::invalid_argument, "kv.options.promote_{}: '{}' has {:.3g} bits an element, no more than the {:.3g} that it is to be promoted from",
+                 which == TURBO_KV_SIDE_K ? "k" : "v", name, layout.bits_per_element, side.bits)
+        .with_hint("name a codec of more bits, such as q8");
   }
 
   Result<loader::Component<turbo_kv_codec>> find_spare(uint32_t which, const std::string& name) const {

@@ -227,9 +227,10 @@ Status Runtime::Impl::load_weights(const Progress& progress) {
 }
 
 Status Runtime::Impl::start_engine() {
-  stage = LoadStage::engine;
+  stage = LoadStage::settings;
   const KvLook look{*weights, tokenizer.get(), profile.compute.activations, [this] { return model_digest(); }, loader::cache_folder("keys")};
   TURBO_ASSIGN(kv_setup, set_up_codecs(*resolution, kv_policy, config, look));
+  stage = LoadStage::engine;
   for (const std::string& note : kv_setup.notes) spdlog::info("KV cache: {}", note);
   TURBO_ASSIGN(kv_bytes, kv::KvCache::bytes(pack().api, pack().self, cache_shape(config, 1, 1)));
   // Weights of the CPU tier are part of what is not free any more.

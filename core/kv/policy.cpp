@@ -32,8 +32,14 @@ Status read_boundary(const std::string& text, std::optional<uint32_t>& value) {
   if (text == "auto") return Status::ok();
   uint32_t n = 0;
   const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), n);
-  if (problem != std::errc{} || end != text.data() + text.size() || n > 4096) return refuse("boundary", "auto or a number of layers", text);
+  if (problem != std::errc{} || end != text.data() + text.size() || n > 4096) return refuse("boundary", "auto or a number of layers up to 4096", text);
   value = n;
+  return Status::ok();
+}
+
+Status read_name(const char* key, const std::string& text, std::string& value) {
+  if (text.empty()) return refuse(key, "the name of a KV codec", text);
+  value = text;
   return Status::ok();
 }
 
@@ -53,8 +59,8 @@ Result<CodecPolicy> take_policy(std::map<std::string, std::string>& options, con
       {"center", [&](const std::string& text) { return read_center(text, policy); }},
       {"self_check", [&](const std::string& text) { return read_switch("self_check", text, policy.self_check); }},
       {"boundary", [&](const std::string& text) { return read_boundary(text, policy.boundary); }},
-      {"promote_k", [&](const std::string& text) { return policy.promote_k = text, Status::ok(); }},
-      {"promote_v", [&](const std::string& text) { return policy.promote_v = text, Status::ok(); }},
+      {"promote_k", [&](const std::string& text) { return read_name("promote_k", text, policy.promote_k); }},
+      {"promote_v", [&](const std::string& text) { return read_name("promote_v", text, policy.promote_v); }},
       {"prefill",
        [&](const std::string& text) {
          policy.exact_prefill = text == "exact";

@@ -63,11 +63,9 @@ Status OptionSchema::check(const Spec& spec, const OptionValue& value) {
   if (const auto* integer = std::get_if<int64_t>(&value)) number = static_cast<long double>(*integer);
   if (const auto* real = std::get_if<double>(&value)) number = *real;
   if (number && ((spec.min && *number < *spec.min) || (spec.max && *number > *spec.max))) {
-    const auto bound = [](const std::optional<long double>& b, const char* open) {
-      return b ? fmt::format("{}", static_cast<double>(*b)) : std::string(open);
-    };
-    return error(Code::invalid_argument, "expected {} to {} but found {}", bound(spec.min, "any"),
-                 bound(spec.max, "any"), option_text(value));
+    const auto bound = [](long double b) { return fmt::format("{}", static_cast<double>(b)); };
+    const std::string range = !spec.max ? "at least " + bound(*spec.min) : !spec.min ? "at most " + bound(*spec.max) : bound(*spec.min) + " to " + bound(*spec.max);
+    return error(Code::invalid_argument, "expected {} but found {}", range, option_text(value));
   }
   if (!spec.choices.empty() && std::find(spec.choices.begin(), spec.choices.end(), value) == spec.choices.end()) {
     std::vector<std::string> choices;
@@ -149,7 +147,7 @@ Result<OptionValue> OptionSchema::read_value(const Spec& spec, const std::string
       break;
     case Type::integer:
       if (const auto number = parse_number<int64_t>(text)) value = *number;
-      if (!value) return expected("a whole number");
+      if (!value) return expected(text.find_first_not_of("-0123456789") == std::string::npos ? "a whole number below 2^63" : "a whole number");
       break;
     case Type::real:
       if (const auto number = parse_number<double>(text); number && std::isfinite(*number)) value = *number;

@@ -85,7 +85,7 @@ TEST(CodecPolicy, SidesHaveNoPolicyOfTheirOwn) {
 }
 
 TEST(CodecPolicy, RefusesWhatNoKeyTakes) {
-  for (const auto& [key, value] : {std::pair{"center", "maybe"}, {"self_check", ""}, {"boundary", "-1"}, {"boundary", "2x"}, {"boundary", "99999999999"},
+  for (const auto& [key, value] : {std::pair{"center", "maybe"}, {"self_check", ""}, {"promote_k", ""}, {"promote_v", ""}, {"boundary", "-1"}, {"boundary", "2x"}, {"boundary", "99999999999"},
                                    {"boundary", ""}, {"prefill", "often"}}) {
     Options options{{key, value}};
     const auto policy = take_policy(options, "tq3");

@@ -27,6 +27,15 @@ TEST(Options, DefaultsFillWhatIsLeftOut) {
   EXPECT_EQ(values->count("model"), 0u);
 }
 
+TEST(Options, RangesOpenAtAnEndSaySo) {
+  const auto low = OptionSchema::parse(R"({"seed": {"type": "int", "min": 0}})", "x")->bind({{"seed", "-1"}}, "x");
+  ASSERT_FALSE(low);
+  EXPECT_NE(low.status().message().find("expected at least 0 but found -1"), std::string::npos) << low.status().message();
+  const auto wide = OptionSchema::parse(R"({"seed": {"type": "int", "min": 0}})", "x")->bind({{"seed", "18446744073709551615"}}, "x");
+  ASSERT_FALSE(wide);
+  EXPECT_NE(wide.status().message().find("a whole number below 2^63"), std::string::npos) << wide.status().message();
+}
+
 TEST(Options, UnknownKeyListsAndSuggests) {
   const auto values = schema().bind({{"sink", "8"}}, "kv_codec 'tq3'");
   ASSERT_FALSE(values);
