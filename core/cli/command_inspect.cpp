@@ -25,13 +25,15 @@ Status add_memory(nlohmann::ordered_json& json, engine::KvTokenBytes& token, con
   const uint64_t f16 = uint64_t{2} * config.n_layers * config.n_kv_heads * (config.head_dim_k + config.head_dim_v);
   json["context_length"] = config.context_length;
   json["kv_bytes_per_token_f16"] = f16;
-  uint64_t per_token = f16;
+  uint64_t per_token = f16, per_sequence = 0;
   if (settings) {
     engine::LoadStage stage = engine::LoadStage::model;
     const Result<engine::KvTokenBytes> found = engine::kv_bytes_per_token(profile, &stage);
     if (!found && exit_code_of(found.status(), stage) == kUsage) return found.status();
     if (found) {
       per_token = found->bytes;
+      per_sequence = found->bytes_per_sequence;
+      json["kv_bytes_per_sequence"] = per_sequence;
       json["kv_self_check_may_promote"] = found->may_promote;
       json["kv_bytes_per_token_promoted"] = found->bytes_promoted;
       token = *found;
@@ -47,7 +49,7 @@ Status add_memory(nlohmann::ordered_json& json, engine::KvTokenBytes& token, con
   const uint64_t asked = settings && profile.model.context > 0 ? static_cast<uint64_t>(profile.model.context) : 0;
   for (const uint64_t context : asked ? std::vector<uint64_t>{asked} : std::vector<uint64_t>{2048, 8192, 32768}) {
     const auto cache = checked_mul(context, per_token);
-    const auto bytes = cache ? checked_add(tensor_bytes, *cache) : std::nullopt;
+    const auto bytes = cache ? checked_add(tensor_bytes + per_sequence, *cache) : std::nullopt;
     if (bytes && (asked || context <= config.context_length)) json["memory_at_context"].push_back({{"context", context}, {"bytes", *bytes}});
   }
   return Status::ok();

@@ -54,7 +54,7 @@ std::string promotion_text(const KvTokenBytes& token, const std::string& most) {
 }
 
 std::string to_text(const KvPlan& plan) {
-  std::string text = fmt::format("kv cache: K {}, V {}: {} bytes a token ({:.2f} bits an element)", plan.k, plan.v, plan.token.bytes, plan.bits_per_element);
+  std::string text = fmt::format("kv cache: K {}, V {}: {} bytes a token ({:.4g} bits an element)", plan.k, plan.v, plan.token.bytes, plan.bits_per_element);
   if (const std::string note = promotion_text(plan.token, fmt::format("{} bytes a token", plan.token.bytes_promoted)); !note.empty())
     text += "\n          " + note;
   if (plan.bytes_per_sequence)

@@ -19,6 +19,7 @@ struct KvTokenBytes {
   bool may_promote = false;     // the self-check may keep K of some layers in promote_k
   std::string promote_k;
   uint64_t bytes_promoted = 0;  // if it did so in every layer; else equal to bytes
+  uint64_t bytes_per_sequence = 0;  // beside that: positions kept in open form
 };
 
 struct KvPlan {

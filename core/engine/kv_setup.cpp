@@ -126,7 +126,7 @@ class Setup {
   // What a promotion may ask for is there, found now rather than by the first model that needs it.
   Status check_spares() const {
     const bool always = policy_.boundary ? *policy_.boundary > 0 : !measures(), found = measures() && k_.bits < 4;
-    if (!(k_.packs || v_.packs) || !(always || found)) return Status::ok();
+    if (!(k_.packs || v_.packs) || !(always || found || policy_.names_promotions)) return Status::ok();
     TURBO_RETURN_IF_ERROR(check_wider(TURBO_KV_SIDE_K, config_.head_dim_k, k_, policy_.promote_k));
     return v_.bits < 4 ? check_wider(TURBO_KV_SIDE_V, config_.head_dim_v, v_, policy_.promote_v) : Status::ok();
   }

@@ -182,7 +182,7 @@ Status Runtime::Impl::resolve() {
 }
 
 Result<KvTokenBytes> Runtime::Impl::token_bytes() {
-  KvTokenBytes token{kv_bytes.block_bytes / kv::kBlock, kv_setup.may_promote, kv_setup.promote_k, kv_bytes.block_bytes / kv::kBlock};
+  KvTokenBytes token{kv_bytes.block_bytes / kv::kBlock, kv_setup.may_promote, kv_setup.promote_k, kv_bytes.block_bytes / kv::kBlock, open_bytes_per_sequence(kv_bytes)};
   if (!token.may_promote) return token;
   TURBO_RETURN_IF_ERROR(promote_every_layer(*resolution, kv_policy, config).status());
   TURBO_ASSIGN(const turbo_kv_bytes most, kv::KvCache::bytes(pack().api, pack().self, cache_shape(config, 1, 1)));

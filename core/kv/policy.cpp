@@ -59,8 +59,8 @@ Result<CodecPolicy> take_policy(std::map<std::string, std::string>& options, con
       {"center", [&](const std::string& text) { return read_center(text, policy); }},
       {"self_check", [&](const std::string& text) { return read_switch("self_check", text, policy.self_check); }},
       {"boundary", [&](const std::string& text) { return read_boundary(text, policy.boundary); }},
-      {"promote_k", [&](const std::string& text) { return read_name("promote_k", text, policy.promote_k); }},
-      {"promote_v", [&](const std::string& text) { return read_name("promote_v", text, policy.promote_v); }},
+      {"promote_k", [&](const std::string& text) { return policy.names_promotions = true, read_name("promote_k", text, policy.promote_k); }},
+      {"promote_v", [&](const std::string& text) { return policy.names_promotions = true, read_name("promote_v", text, policy.promote_v); }},
       {"prefill",
        [&](const std::string& text) {
          policy.exact_prefill = text == "exact";

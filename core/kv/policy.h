@@ -19,6 +19,7 @@ struct CodecPolicy {
   std::optional<uint32_t> boundary;   // first and last layers that are always promoted; none: as the self-check finds
   std::string promote_k = "q8";       // K of a promoted layer
   std::string promote_v;              // V of a promoted boundary layer
+  bool names_promotions = false;      // one of the two was given: it must be one even where nothing is promoted
   bool exact_prefill = false;         // rows of a prompt's chunk read each other's keys unpacked
 };
 

@@ -102,7 +102,7 @@ bool is_trusted_user(uid_t user) {
 Status not_open(const fs::path& path, const struct stat& facts) {
   if (S_ISLNK(facts.st_mode) || (facts.st_mode & S_IWOTH) == 0) return Status::ok();
   return Status(Code::invalid_argument,
-                fmt::format("{}: everybody may write to it, so anybody could put other code there", shown(path)),
+                fmt::format("{}: everybody may write to it, so anybody could put something else there", shown(path)),
                 fmt::format("run `chmod o-w {}`, or set plugins.allow_unsafe: true", shown(path)));
 }
 
@@ -110,7 +110,7 @@ Status owned(const fs::path& path, const struct stat& facts) {
   if (is_trusted_user(facts.st_uid)) return Status::ok();
   return Status(
       Code::invalid_argument,
-      fmt::format("{}: belongs to another user ({}), who could put other code there", shown(path), facts.st_uid),
+      fmt::format("{}: belongs to another user ({}), who could put something else there", shown(path), facts.st_uid),
       fmt::format("run `chown -h {} {}` once you trust what is there, or set plugins.allow_unsafe: true", ::geteuid(),
                   shown(path)));
 }

@@ -333,7 +333,8 @@ TEST(KvSetup, ExactPromptsOfManyRequestsHaveRoom) {
 TEST(KvSetup, WrongOptionsAreRefused) {
   for (const auto& [options, part] : {std::pair{Options{{"boundary", "many"}}, "kv.options.boundary"}, {Options{{"prefill", "often"}}, "kv.options.prefill"},
                                       {Options{{"bogus", "1"}}, "bogus"}, {Options{{"boundary", "1"}, {"promote_k", "nothing"}}, "nothing"},
-                                      {Options{{"promote_v", "nothing"}}, "nothing"}, {Options{{"promote_k", "tq2"}}, "no more than the 3.25"}}) {
+                                      {Options{{"promote_v", "nothing"}}, "nothing"}, {Options{{"promote_k", "tq2"}}, "no more than the 3.25"},
+                                      {Options{{"boundary", "0"}, {"self_check", "off"}, {"promote_k", "nope"}}, "nope"}}) {
     profile::Profile profile = nano("tq3", "tq3");
     profile.kv.options = options;
     LoadStage stage = LoadStage::weights;
