@@ -1,0 +1,127 @@
+// Drafter "ngram": what followed the last tokens before, in all sequences. Engine thread, and one worker where a core
+// is idle.
+#include <filesystem>
+#include <memory>
+#include <turbo/drafter.hpp>
+#include <unordered_map>
+
+#include "corpus_file.h"
+#include "session.h"
+
+namespace turbo::spec_ngram {
+namespace {
+
+constexpr const char* kOptions = R"({
+  "max_slots": {"type": "int", "default": 12, "min": 2, "max": 64, "doc": "most slots of a draft, the root included"},
+  "max_trie_depth": {"type": "int", "default": 18, "min": 2, "max": 256, "doc": "longest token sequence that the corpus remembers"},
+  "match_type": {"type": "string", "default": "BFS", "enum": ["BFS", "PROB"], "doc": "order of continuations: recency or frequency"},
+  "min_bfs_breadth": {"type": "int", "default": 1, "min": 1, "max": 64, "doc": "fewest children that a draft node gets"},
+  "max_bfs_breadth": {"type": "int", "default": 10, "min": 1, "max": 64, "doc": "most children that a draft node gets"},
+  "capacity": {"type": "int", "default": 10000000, "min": 3, "max": 1000000000, "doc": "nodes that the corpus may hold, 32 bytes each and a table"},
+  "suffix": {"type": "string", "default": "on", "enum": ["on", "off"], "doc": "continue the longest repeat of a sequence when it is longer than the trie is deep"},
+  "corpus": {"type": "string", "default": "", "doc": "file of token ids, or of a saved corpus: read at the start; a saved corpus is saved again at the end"}})";
+
+draft::NgramSettings corpus_settings(const Host& host) {
+  draft::NgramSettings settings;
+  settings.max_depth = static_cast<uint32_t>(host.option("max_trie_depth", 18));
+  settings.min_breadth = static_cast<uint32_t>(host.option("min_bfs_breadth", 1));
+  settings.max_breadth = static_cast<uint32_t>(host.option("max_bfs_breadth", 10));
+  settings.match = host.option("match_type", "BFS") == "PROB" ? draft::NgramMatch::prob : draft::NgramMatch::bfs;
+  settings.capacity = static_cast<uint64_t>(host.option("capacity", 10'000'000));
+  return settings;
+}
+
+class NgramDrafter : public Drafter<NgramDrafter> {
+ public:
+  explicit NgramDrafter(const Host& host)
+      : host_(host),
+        max_slots_(static_cast<uint32_t>(host.option("max_slots", 12))),
+        path_(host.option("corpus", "")),
+        corpus_(corpus_settings(host)),
+        learner_(corpus_, host),
+        session_settings_{corpus_.settings().max_depth, host.option("suffix", "on") == "on"} {
+    if (!path_.empty()) path_ = std::filesystem::absolute(path_).string();
+  }
+  ~NgramDrafter() override { learner_.stop(); }
+
+  void start() {
+    if (!path_.empty()) {
+      form_ = load_corpus(host_, path_, corpus_);
+      host_.log(TURBO_LOG_INFO, form_ == CorpusForm::none
+                                    ? "corpus " + path_ + ": no such file yet, it will be written at the end"
+                                    : "corpus " + path_ + ": " + std::to_string(corpus_.n_nodes()) + " n-grams");
+    }
+    learner_.start();
+    started_ = true;
+  }
+  void stop() {
+    learner_.stop();
+    if (!started_ || path_.empty() || form_ == CorpusForm::text || !observed_) return;
+    started_ = false;
+    try {
+      save_corpus(host_, path_, corpus_);
+    } catch (const Failure& failure) {
+      host_.log(TURBO_LOG_ERROR, failure.message + (failure.hint.empty() ? "" : " (" + failure.hint + ")"));
+    }
+  }
+
+  void needs(turbo_drafter_needs& needs) override {
+    needs.max_slots = max_slots_;
+    needs.wants_prompt = 1;
+  }
+  void open(uint32_t sequence) override { sessions_[sequence] = std::make_unique<Session>(session_settings_); }
+  void close(uint32_t sequence) override {
+    sessions_.erase(sequence);
+    report();
+  }
+  void observe(uint32_t sequence, const Observation& observation) override {
+    const auto found = sessions_.find(sequence);
+    if (found == sessions_.end())
+      throw Failure(TURBO_NOT_FOUND, "sequence " + std::to_string(sequence) + " is not open");
+    observed_ = true;
+    found->second->observe(observation.tokens());
+    // Once the corpus forgets, a known text may be forgotten too.
+    const bool forgets = corpus_.n_nodes() + 1 + corpus_.settings().max_depth >= corpus_.settings().capacity;
+    found->second->learn(learner_, known_, !forgets, observation.tokens().size());
+  }
+  void propose(DraftTree& draft) override {
+    const auto found = sessions_.find(draft.sequence());
+    if (found == sessions_.end() || draft.capacity() == 0) return;
+    const Session& session = *found->second;
+    nodes_.clear();
+    const uint32_t repeat = session.repeat_length();
+    if (repeat < session_settings_.max_depth && !corpus_.match(session.context(), draft.capacity(), {}, nodes_))
+      host_.counter_add("ngram_busy");
+    // The corpus sees max_depth - 1 tokens back; and a prompt that is still being learnt is known to the sequence
+    // alone.
+    if (repeat > nodes_.match_length &&
+        (repeat >= session_settings_.max_depth || session.n_waiting() > 0 || nodes_.size() == 0))
+      session.repeat_draft(draft.capacity(), nodes_);
+    for (uint32_t i = 0; i < nodes_.size(); ++i) draft.add(nodes_.tokens[i], nodes_.parents[i], nodes_.scores[i]);
+  }
+
+ private:
+  void report() const {
+    host_.gauge_set("ngram_nodes", static_cast<double>(corpus_.n_nodes()));
+    host_.gauge_set("ngram_bytes", static_cast<double>(corpus_.bytes()));
+  }
+
+  const Host host_;
+  const uint32_t max_slots_;
+  std::string path_;
+  CorpusForm form_ = CorpusForm::none;
+  bool started_ = false, observed_ = false;
+  draft::NgramCorpus corpus_;
+  Learner learner_;
+  const SessionSettings session_settings_;
+  KnownPrefixes known_;
+  std::unordered_map<uint32_t, std::unique_ptr<Session>> sessions_;
+  draft::DraftNodes nodes_;
+};
+
+}  // namespace
+}  // namespace turbo::spec_ngram
+
+TURBO_PLUGIN("dev.turbo.spec_ngram", "N-gram drafter", "0.1.0", "turbo", "Apache-2.0",
+             turbo::component<turbo::spec_ngram::NgramDrafter>(TURBO_KIND_DRAFTER, "ngram", TURBO_TIER_CPU,
+                                                               turbo::spec_ngram::kOptions))
