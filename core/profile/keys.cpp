@@ -288,8 +288,8 @@ std::vector<KeySpec> make_key_table() {
 std::vector<DrafterOption> make_drafter_options() {
   const std::vector<std::string> corpus{"ngram", "phantom", "cascade", "chimera"};
   return {
-      {"ghosts", {"phantom"}, integer(1, 8), "Worker threads that draft ahead; more than one also repairs drafts."},
-      {"buffers", {"phantom"}, integer(1, 4), "Finished drafts that each worker keeps ready."},
+      {"ghosts", {"phantom"}, integer(1, 8), "Ways of drafting that are merged, and most threads that draft ahead."},
+      {"buffers", {"phantom"}, integer(1, 4), "Packs of four finished drafts that each thread keeps ready."},
       {"max_trie_depth", corpus, integer(2, 256), "Longest token sequence that the corpus remembers."},
       {"match_type", corpus, choice({"BFS", "PROB"}), "Order in which continuations are taken: recency or frequency."},
       {"min_bfs_breadth", corpus, integer(1, 64), "Fewest children that a draft node gets."},

@@ -1,0 +1,250 @@
+#include "phantom.h"
+
+#include "idle_cpus.h"
+
+#include <algorithm>
+#include <string>
+
+namespace turbo::phantom {
+namespace {
+
+constexpr uint32_t kLearnAtOnce = 32;           // tokens that the engine thread may put into the corpus in one call
+constexpr uint64_t kBuildReserveNs = 200'000;   // a build is not begun this close to the deadline
+
+uint32_t option_in(const Host& host, const char* key, int64_t fallback, int64_t least, int64_t most) {
+  const int64_t value = host.option(key, fallback);
+  if (value < least || value > most)
+    throw Failure(TURBO_INVALID_ARGUMENT, std::string("option '") + key + "': " + std::to_string(value) + " is not in " +
+                                              std::to_string(least) + ".." + std::to_string(most));
+  return static_cast<uint32_t>(value);
+}
+
+draft::NgramSettings corpus_settings(const Host& host) {
+  draft::NgramSettings settings;
+  settings.max_depth = option_in(host, "max_trie_depth", 18, 2, 256);
+  settings.min_breadth = option_in(host, "min_bfs_breadth", 1, 1, 64);
+  settings.max_breadth = option_in(host, "max_bfs_breadth", 10, 1, 64);
+  settings.capacity = static_cast<uint64_t>(option_in(host, "capacity", 10'000'000, 3, 1'000'000'000));
+  const std::string match = host.option("match_type", "BFS");
+  if (match != "BFS" && match != "PROB")
+    throw Failure(TURBO_INVALID_ARGUMENT, "option 'match_type': '" + match + "' is neither BFS nor PROB");
+  settings.match = match == "BFS" ? draft::NgramMatch::bfs : draft::NgramMatch::prob;
+  return settings;
+}
+
+GhostSettings ghost_settings(const Host& host, uint32_t n_ghosts, uint32_t idle) {
+  GhostSettings settings;
+  settings.n_policies = n_ghosts;
+  settings.n_threads = std::min(n_ghosts, idle);
+  settings.n_buffers = option_in(host, "buffers", 2, 1, 4);
+  settings.window = option_in(host, "max_trie_depth", 18, 2, 256);
+  settings.max_slots = option_in(host, "max_slots", 16, 2, 64);
+  return settings;
+}
+
+}  // namespace
+
+Phantom::Phantom(const Host& host) : Phantom(host, idle_cpus(host)) {}
+
+Phantom::Phantom(const Host& host, uint32_t idle)
+    : host_(host), n_ghosts_(option_in(host, "ghosts", 1, 1, 8)), corpus_(corpus_settings(host)),
+      settings_(ghost_settings(host, n_ghosts_, idle)), builder_(corpus_, rejected_, settings_.window, settings_.n_policies),
+      ghosts_(corpus_, rejected_, settings_), scaler_(settings_.n_threads) {}
+
+void Phantom::start() {
+  ghosts_.reset();
+  for (auto& [sequence, session] : sessions_) session.text->inserted.store(session.text->size(), std::memory_order_relaxed);
+  ghosts_.start(host_);
+  scaler_ = Scaler(ghosts_.n_threads());
+  host_.gauge_set("ghosts_active", ghosts_.n_active());
+  host_.log(TURBO_LOG_INFO, ghosts_.n_threads() == 0
+                                ? "the target computes on every CPU: drafts are built when they are wanted"
+                                : std::to_string(ghosts_.n_threads()) + " of " + std::to_string(n_ghosts_) + " ghosts, on CPUs that the target leaves idle");
+}
+
+void Phantom::stop() {
+  if (ghosts_.n_threads() > 0)
+    host_.log(TURBO_LOG_DEBUG, std::to_string(rounds_) + " drafts wanted, " + std::to_string(hits_) + " were ready, " +
+                                   std::to_string(ghosts_.n_built()) + " built ahead");
+  ghosts_.stop();
+}
+
+void Phantom::needs(turbo_drafter_needs& needs) {
+  needs.max_slots = settings_.max_slots;
+  needs.wants_prompt = 1;
+}
+
+void Phantom::open(uint32_t sequence) {
+  Session session;
+  session.id = next_session_++;
+  sessions_.insert_or_assign(sequence, std::move(session));
+}
+
+std::span<const int32_t> Phantom::context(const Session& session) const {
+  const std::span<const int32_t> recent = session.recent;
+  return recent.last(std::min<size_t>(recent.size(), builder_.context_length()));
+}
+
+// ---- what the target said ----
+
+void Phantom::observe(uint32_t sequence, const Observation& observation) {
+  const auto found = sessions_.find(sequence);
+  if (found == sessions_.end()) throw Failure(TURBO_NOT_FOUND, "sequence " + std::to_string(sequence) + " is not open");
+  Session& session = found->second;
+  const std::span<const int32_t> fresh = observation.tokens();
+  if (fresh.empty()) return;
+  if (session.drafted && observation.position() == session.position && !session.recent.empty()) {
+    learn_from(session, fresh, observation.n_accepted());
+    scaler_.emitted(static_cast<uint32_t>(fresh.size()), host_.now_ns());
+  }
+  session.drafted = false;
+  hear(session, observation);
+  teach(session);
+}
+
+void Phantom::learn_from(Session& session, std::span<const int32_t> fresh, uint32_t n_accepted) {
+  const draft::DraftNodes& draft = session.draft;
+  rejected_.learn(session.recent.back(), draft.tokens, draft.parents, fresh, n_accepted);
+  uint32_t n_repaired = 0, n_correct = 0, held = 0;
+  for (const uint8_t repaired : session.repaired) n_repaired += repaired;
+  int32_t node = -1;
+  while (held < std::min<size_t>(n_accepted, fresh.size())) {
+    node = draft.find(fresh[held], node);
+    if (node < 0) break;
+    n_correct += session.repaired[static_cast<uint32_t>(node)];
+    ++held;
+  }
+  repair_.record(n_repaired, n_correct);
+  if (n_repaired > 0) rejected_.set_age_limit(repair_.age_limit());
+  // One more trial than accepted tokens, unless the draft ended there.
+  bool ended = true;
+  for (const int32_t parent : draft.parents) ended &= parent != node;
+  if (const uint32_t trials = held + !ended; trials > 0)
+    session.acceptance = std::clamp(0.95 * session.acceptance + 0.05 * held / trials, 0.2, 0.95);
+}
+
+void Phantom::hear(Session& session, const Observation& observation) {
+  if (observation.position() != session.position) {
+    // Tokens are missing: what was heard before is no context of these.
+    session.text = std::make_shared<Text>();
+    session.recent.clear();
+    session.id = next_session_++;
+  }
+  const std::span<const int32_t> fresh = observation.tokens();
+  session.text->append(fresh);
+  session.position = observation.position() + fresh.size();
+  const size_t length = builder_.context_length();
+  const std::span<const int32_t> kept = fresh.last(std::min(fresh.size(), length));
+  session.recent.insert(session.recent.end(), kept.begin(), kept.end());
+  if (session.recent.size() > 4 * length)
+    session.recent.erase(session.recent.begin(), session.recent.end() - static_cast<std::ptrdiff_t>(length));
+}
+
+// A step's tokens at once; prompts by a ghost, or a little at each call.
+void Phantom::teach(Session& session) {
+  const uint32_t waiting = session.text->size() - std::min(session.text->size(), session.text->inserted.load(std::memory_order_relaxed));
+  if (waiting == 0 || (waiting > kLearnAtOnce && ghosts_.learn_later(session.text))) return;
+  if (!ghosts_.learn(*session.text, kLearnAtOnce)) ghosts_.learn_later(session.text);
+}
+
+// ---- drafts ----
+
+bool Phantom::poll(Proposals proposals) {
+  asks_.clear();
+  keys_.clear();
+  for (uint32_t i = 0; i < proposals.size(); ++i) {
+    turbo_proposal& proposal = proposals[i];
+    proposal.n = 0;
+    const auto found = sessions_.find(proposal.sequence);
+    if (found == sessions_.end() || proposal.max_slots < 2 || found->second.recent.empty()) continue;
+    Session& session = found->second;
+    session.drafted = false;
+    const std::span<const int32_t> recent = session.recent;
+    const std::span<const int32_t> window = recent.last(std::min<size_t>(recent.size(), settings_.window));
+    asks_.push_back({&session, &proposal});
+    keys_.push_back({session.id, session.position, hash_context(window), recent.back()});
+  }
+  if (asks_.empty()) return true;
+  uint32_t hits = 0;
+  ghosts_.take(keys_, [&](size_t i) { return std::min(asks_[i].proposal->max_slots, settings_.max_slots); },
+               [&](size_t i, const draft::DraftNodes& nodes, const std::vector<uint8_t>& repaired) {
+                 if (asks_[i].ready) return;
+                 asks_[i].ready = true;
+                 asks_[i].session->draft = nodes;
+                 asks_[i].session->repaired = repaired;
+                 ++hits;
+               });
+  bool any = false;
+  for (Ask& ask : asks_) {
+    if (!ask.ready) build_now(ask);
+    answer(ask);
+    any |= ask.session->drafted;
+  }
+  count(hits, static_cast<uint32_t>(asks_.size()) - hits);
+  if (any) scaler_.begin_round(host_.now_ns());
+  if (scaler_.active() != ghosts_.n_active() && ghosts_.n_threads() > 0) {
+    ghosts_.scale(scaler_.active());
+    host_.gauge_set("ghosts_active", ghosts_.n_active());
+  }
+  post_job();
+  if (ghosts_.n_threads() == 0)
+    for (const Ask& ask : asks_) teach(*ask.session);
+  return true;
+}
+
+void Phantom::build_now(Ask& ask) {
+  Session& session = *ask.session;
+  session.draft.clear();
+  session.repaired.clear();
+  const uint64_t deadline = ask.proposal->deadline_ns;
+  if (deadline != 0 && host_.now_ns() + kBuildReserveNs > deadline) return;  // a step without a draft beats a late one
+  const uint32_t slots = std::min(ask.proposal->max_slots, settings_.max_slots);
+  const bool repair = repair_.enabled() && !rejected_.empty();
+  builder_.build({context(session), session.text.get(), session.text->size(), slots - 1, repair}, session.draft, session.repaired);
+}
+
+// The first nodes are the best tree of that many, so a draft serves every smaller number of slots.
+void Phantom::answer(Ask& ask) {
+  draft::DraftNodes& draft = ask.session->draft;
+  DraftTree tree(*ask.proposal);
+  for (uint32_t i = 0; i < draft.size() && !tree.full(); ++i) tree.add(draft.tokens[i], draft.parents[i], draft.scores[i]);
+  draft.tokens.resize(tree.size());
+  draft.parents.resize(tree.size());
+  draft.scores.resize(tree.size());
+  ask.session->repaired.resize(tree.size());
+  ask.session->drafted = tree.size() > 0;
+}
+
+void Phantom::post_job() {
+  if (ghosts_.n_threads() == 0) return;
+  auto job = std::make_shared<Job>();
+  job->repair = repair_.enabled() && !rejected_.empty();
+  for (const Ask& ask : asks_) {
+    if (job->parts.size() == Ghosts::kMostParts) break;
+    const Session& session = *ask.session;
+    const std::span<const int32_t> newest = context(session);
+    job->parts.push_back({session.id, session.position, session.text, session.text->size(), {newest.begin(), newest.end()},
+                          session.draft, session.acceptance});
+  }
+  ghosts_.post(std::move(job));
+}
+
+void Phantom::cancel() {
+  for (auto& [sequence, session] : sessions_) session.drafted = false;
+}
+
+void Phantom::count(uint32_t hits, uint32_t misses) {
+  rounds_ += hits + misses;
+  hits_ += hits;
+  misses_ += misses;
+  host_.counter_add("rounds", hits + misses);
+  if (hits > 0) host_.counter_add("hits", hits);
+  if (misses > 0) host_.counter_add("misses", misses);
+  if (const uint64_t built = ghosts_.n_built(); built > built_told_) {
+    host_.counter_add("built_ahead", static_cast<double>(built - built_told_));
+    built_told_ = built;
+  }
+  host_.gauge_set("filter_pairs", rejected_.size());
+}
+
+}  // namespace turbo::phantom
