@@ -48,7 +48,9 @@ Json timings_json(const engine::Finish& finish) {
               {"predicted_ms", ms(finish.timings.generate_ns)},
               {"predicted_per_second", per_second(usage.completion_tokens, finish.timings.generate_ns)},
               {"draft_n", finish.speculation.drafted},
-              {"draft_n_accepted", finish.speculation.accepted}};
+              {"draft_n_accepted", finish.speculation.accepted},
+              {"draft_rounds", finish.speculation.rounds},
+              {"draft_accepted_by_depth", finish.speculation.accepted_by_depth}};
 }
 
 void LiveRequests::began() {

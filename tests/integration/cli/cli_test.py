@@ -180,6 +180,15 @@ class Refusals(unittest.TestCase):
         self.assertIn(b"hip", self.refused(4, "plan", "--profile", "rx6700xt", "--set", "require=hip").stderr)
         self.refused(4, "run", "--tier", "hip", "--prompt", "a", "--json")
 
+    def test_profiles_with_a_drafter_give_the_same_text(self):
+        prompt = ["--prompt", "one two three four one two three four one two", "--max-tokens", "60", "--temperature", "0", "--ignore-eos", "--json"]
+        plain = data(turbo("run", *prompt))
+        self.assertIsNone(plain["speculation"])
+        for profile in ("cpu-phantom", "rx6700xt-phantom", "rx6700xt-ngram"):
+            drafted = data(turbo("run", "--profile", profile, *prompt))
+            self.assertEqual(drafted["text"], plain["text"], profile)
+            self.assertGt(drafted["speculation"]["accepted"], 0, profile)
+
     def test_a_path_on_the_wrong_instruction_set_says_so(self):
         result = self.refused(2, "run", "--prompt", "a", env={"PATH": os.environ["PATH"], "TURBO_CPU_ISA": "sse9"})
         self.assertIn(b"TURBO_CPU_ISA", result.stderr)

@@ -51,7 +51,8 @@ TEST(ShippedProfiles, AllLoad) {
     ASSERT_TRUE(p.is_ok()) << what(p);
     EXPECT_TRUE(fs::exists(p->model.path)) << entry.path() << ": " << p->model.path;
   }
-  EXPECT_GE(count, 2u);
+  EXPECT_GE(count, 5u);
+  EXPECT_EQ(load_profile("cpu-phantom", {}, search)->drafter.name, "phantom");
   const auto standard = load_profile(std::nullopt, {}, search);
   EXPECT_EQ(standard->tiers, std::vector<std::string>{"cpu"});
   EXPECT_EQ(load_profile("rx6700xt", {}, search)->tiers.size(), 3u);
