@@ -2,6 +2,9 @@
 
 #include "program_check.h"
 
+#include <turbo/kernel/tree_ops.hpp>
+#include <turbo/kernel/tree_ops_check.hpp>
+
 #include <algorithm>
 #include <cstring>
 
@@ -107,7 +110,10 @@ void Pack::probe(const Host&, const turbo_probe_facts&, Probe& answer) {
   answer.reason = choice.problem.empty() ? describe_isa(choice) + ", " + std::to_string(available_cpus()) + " CPUs" : choice.problem;
 }
 
-const void* Pack::interface(std::string_view id) { return id == TURBO_ARCH_PACK_DRAFT ? &kTable : nullptr; }
+const void* Pack::interface(std::string_view id) {
+  if (id == TURBO_TREE_OPS_DRAFT) return tree_ops::host_table();
+  return id == TURBO_ARCH_PACK_DRAFT ? &kTable : nullptr;
+}
 
 uint32_t Pack::thread_count() const {
   int64_t n = host_.option("threads", int64_t{0});
@@ -137,7 +143,10 @@ void Pack::device(turbo_device_info& info) const {
   info.memory_bytes = usable_memory_bytes();
 }
 
-void Pack::self_test() { run_self_test(team(), *kernels_, isa_name_.c_str()); }
+void Pack::self_test() {
+  run_self_test(team(), *kernels_, isa_name_.c_str());
+  if (const char* fault = tree_ops::find_fault(*tree_ops::host_table(), this)) throw Failure(TURBO_INTERNAL, std::string("self-test: tree ops: ") + fault);
+}
 
 FormatSource Pack::formats() const {
   const turbo_host_registry* registry = host_.service<turbo_host_registry>(TURBO_HOST_REGISTRY_DRAFT);
