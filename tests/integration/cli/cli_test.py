@@ -187,7 +187,7 @@ class Refusals(unittest.TestCase):
         for profile in ("cpu-phantom", "rx6700xt-phantom", "rx6700xt-ngram"):
             drafted = data(turbo("run", "--profile", profile, *prompt))
             self.assertEqual(drafted["text"], plain["text"], profile)
-            self.assertGt(drafted["speculation"]["accepted"], 0, profile)
+            self.assertGreater(drafted["speculation"]["accepted"], 0, profile)
 
     def test_a_path_on_the_wrong_instruction_set_says_so(self):
         result = self.refused(2, "run", "--prompt", "a", env={"PATH": os.environ["PATH"], "TURBO_CPU_ISA": "sse9"})
