@@ -1,6 +1,6 @@
 #include "learner.h"
 
-#include <sched.h>
+#include <turbo/draft/idle_cpus.hpp>
 
 namespace turbo::spec_ngram {
 namespace {
@@ -8,21 +8,14 @@ namespace {
 // Tokens per turn of the writer: a fraction of a millisecond.
 constexpr size_t kSlice = 128;
 
-/// Cores that this process may use.
-uint32_t usable_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  return ::sched_getaffinity(0, sizeof set, &set) == 0 ? static_cast<uint32_t>(CPU_COUNT(&set)) : 1;
-}
-
 }  // namespace
 
 Learner::Learner(draft::NgramCorpus& corpus, const Host& host, Extend extend)
     : corpus_(corpus), host_(host), extend_(std::move(extend)) {}
 
 void Learner::start() {
+  if (draft::idle_cpus(host_) == 0) return;
   const auto* threads = host_.service<turbo_host_threads>(TURBO_HOST_THREADS);
-  if (!threads || threads->compute_threads >= usable_cores()) return;
   worker_running_ = true;
   turbo_error error{};
   error.struct_size = sizeof error;

@@ -2,6 +2,7 @@
 // is idle.
 #include <filesystem>
 #include <memory>
+#include <turbo/draft/ngram_options.hpp>
 #include <turbo/drafter.hpp>
 #include <unordered_map>
 
@@ -21,23 +22,13 @@ constexpr const char* kOptions = R"({
   "suffix": {"type": "string", "default": "on", "enum": ["on", "off"], "doc": "continue the longest repeat of a sequence when it is longer than the trie is deep"},
   "corpus": {"type": "string", "default": "", "doc": "file of token ids, or of a saved corpus: read at the start; a saved corpus is saved again at the end"}})";
 
-draft::NgramSettings corpus_settings(const Host& host) {
-  draft::NgramSettings settings;
-  settings.max_depth = static_cast<uint32_t>(host.option("max_trie_depth", 18));
-  settings.min_breadth = static_cast<uint32_t>(host.option("min_bfs_breadth", 1));
-  settings.max_breadth = static_cast<uint32_t>(host.option("max_bfs_breadth", 10));
-  settings.match = host.option("match_type", "BFS") == "PROB" ? draft::NgramMatch::prob : draft::NgramMatch::bfs;
-  settings.capacity = static_cast<uint64_t>(host.option("capacity", 10'000'000));
-  return settings;
-}
-
 class NgramDrafter : public Drafter<NgramDrafter> {
  public:
   explicit NgramDrafter(const Host& host)
       : host_(host),
         max_slots_(static_cast<uint32_t>(host.option("max_slots", 12))),
         path_(host.option("corpus", "")),
-        corpus_(corpus_settings(host)),
+        corpus_(draft::ngram_settings(host)),
         learner_(corpus_, host),
         session_settings_{corpus_.settings().max_depth, host.option("suffix", "on") == "on"} {
     if (!path_.empty()) path_ = std::filesystem::absolute(path_).string();

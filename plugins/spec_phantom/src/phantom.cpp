@@ -1,6 +1,7 @@
 #include "phantom.h"
 
-#include "idle_cpus.h"
+#include <turbo/draft/idle_cpus.hpp>
+#include <turbo/draft/ngram_options.hpp>
 
 #include <algorithm>
 #include <string>
@@ -11,43 +12,22 @@ namespace {
 constexpr uint32_t kLearnAtOnce = 32;           // tokens that the engine thread may put into the corpus in one call
 constexpr uint64_t kBuildReserveNs = 200'000;   // a build is not begun this close to the deadline
 
-uint32_t option_in(const Host& host, const char* key, int64_t fallback, int64_t least, int64_t most) {
-  const int64_t value = host.option(key, fallback);
-  if (value < least || value > most)
-    throw Failure(TURBO_INVALID_ARGUMENT, std::string("option '") + key + "': " + std::to_string(value) + " is not in " +
-                                              std::to_string(least) + ".." + std::to_string(most));
-  return static_cast<uint32_t>(value);
-}
-
-draft::NgramSettings corpus_settings(const Host& host) {
-  draft::NgramSettings settings;
-  settings.max_depth = option_in(host, "max_trie_depth", 18, 2, 256);
-  settings.min_breadth = option_in(host, "min_bfs_breadth", 1, 1, 64);
-  settings.max_breadth = option_in(host, "max_bfs_breadth", 10, 1, 64);
-  settings.capacity = static_cast<uint64_t>(option_in(host, "capacity", 10'000'000, 3, 1'000'000'000));
-  const std::string match = host.option("match_type", "BFS");
-  if (match != "BFS" && match != "PROB")
-    throw Failure(TURBO_INVALID_ARGUMENT, "option 'match_type': '" + match + "' is neither BFS nor PROB");
-  settings.match = match == "BFS" ? draft::NgramMatch::bfs : draft::NgramMatch::prob;
-  return settings;
-}
-
 GhostSettings ghost_settings(const Host& host, uint32_t n_ghosts, uint32_t idle) {
   GhostSettings settings;
   settings.n_policies = n_ghosts;
   settings.n_threads = std::min(n_ghosts, idle);
-  settings.n_buffers = option_in(host, "buffers", 2, 1, 4);
-  settings.window = option_in(host, "max_trie_depth", 18, 2, 256);
-  settings.max_slots = option_in(host, "max_slots", 16, 2, 64);
+  settings.n_buffers = draft::option_in(host, "buffers", 2, 1, 4);
+  settings.window = draft::option_in(host, "max_trie_depth", 18, 2, 256);
+  settings.max_slots = draft::option_in(host, "max_slots", 16, 2, 64);
   return settings;
 }
 
 }  // namespace
 
-Phantom::Phantom(const Host& host) : Phantom(host, idle_cpus(host)) {}
+Phantom::Phantom(const Host& host) : Phantom(host, draft::idle_cpus(host)) {}
 
 Phantom::Phantom(const Host& host, uint32_t idle)
-    : host_(host), n_ghosts_(option_in(host, "ghosts", 1, 1, 8)), corpus_(corpus_settings(host)),
+    : host_(host), n_ghosts_(draft::option_in(host, "ghosts", 1, 1, 8)), corpus_(draft::ngram_settings(host)),
       settings_(ghost_settings(host, n_ghosts_, idle)), builder_(corpus_, rejected_, settings_.window, settings_.n_policies),
       ghosts_(corpus_, rejected_, settings_), scaler_(settings_.n_threads) {}
 

@@ -1,4 +1,4 @@
-// CPUs that this process may use and the target leaves idle.
+// CPUs that this process may use and the target leaves idle: where a drafter may have threads of its own. [load]
 #pragma once
 
 #include <turbo/plugin.hpp>
@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <fstream>
 
-namespace turbo::phantom {
+namespace turbo::draft {
 
 /// Affinity mask, then the control group's quota ("QUOTA PERIOD" in microseconds, or "max PERIOD"); at least 1.
 inline uint32_t usable_cpus() {
@@ -30,4 +30,4 @@ inline uint32_t idle_cpus(const Host& host) {
   return usable > computing ? usable - computing : 0;
 }
 
-}  // namespace turbo::phantom
+}  // namespace turbo::draft
