@@ -136,7 +136,7 @@ class Setup {
     TURBO_ASSIGN(const turbo_kv_layout layout, layout_of(codec, which, head_dim));
     // One-form codecs of many bits are no loss beside a packed other side.
     if (!side.packs || layout.bits_per_element > side.bits) return Status::ok();
-    return error(Code::invalid_argument, "kv.options.promote_{}: '{}' has {:.3g} bits an element, no more than the {:.3g} that it is to be promoted from",
+    return error(Code::invalid_argument, "kv.options.promote_{}: '{}' has {:.4g} bits an element, no more than the {:.4g} that it is to be promoted from",
                  which == TURBO_KV_SIDE_K ? "k" : "v", name, layout.bits_per_element, side.bits)
         .with_hint("name a codec of more bits, such as q8");
   }
