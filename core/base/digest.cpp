@@ -1,5 +1,6 @@
 #include "base/digest.h"
 
+#include <cstdint>
 #include <openssl/evp.h>
 
 #include <new>
@@ -15,6 +16,11 @@ Sha256::Sha256() : context_(EVP_MD_CTX_new()) {
 Sha256& Sha256::add(std::span<const std::byte> bytes) {
   EVP_DigestUpdate(context_.get(), bytes.data(), bytes.size());
   return *this;
+}
+
+Sha256& Sha256::add_text(std::string_view text) {
+  const uint64_t size = text.size();
+  return add(std::as_bytes(std::span(&size, 1))).add(std::as_bytes(std::span(text)));
 }
 
 Sha256::Value Sha256::finish() {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 
 struct evp_md_ctx_st;
 
@@ -17,6 +18,8 @@ class Sha256 {
 
   Sha256();
   Sha256& add(std::span<const std::byte> bytes);
+  /// A text with its length before it, so that texts one behind the other cannot be mistaken.
+  Sha256& add_text(std::string_view text);
   /// Ends the sum; the object is used up.
   Value finish();
   static std::string hex(const Value& value);

@@ -15,11 +15,6 @@ namespace {
 // Raised when the same keys would be judged otherwise: another way of taking means or of measuring divergence.
 constexpr std::string_view kJudgement = "turbo keys 1";
 
-void add_text(Sha256& sum, std::string_view text) {
-  const uint64_t size = text.size();
-  sum.add(std::as_bytes(std::span(&size, 1))).add(std::as_bytes(std::span(text)));
-}
-
 // The build of the library that a table is in: a version need not change when code does.
 void add_library(Sha256& sum, const void* table) {
   Dl_info where{};
@@ -31,7 +26,7 @@ void add_library(Sha256& sum, const void* table) {
 
 void add_codec(Sha256& sum, std::string_view label, const loader::Component<turbo_kv_codec>& codec) {
   const uint64_t told = codec.table->fingerprint(codec.self);
-  add_text(sum, label);
+  sum.add_text(label);
   sum.add(std::as_bytes(std::span(&told, 1)));
   add_library(sum, codec.table);
 }
@@ -71,13 +66,13 @@ Status KnownKeys::open(bool centers, const std::filesystem::path& center_file) {
 // All that decides what is observed, beside the model: the text as tokens, and the code that works on them.
 Sha256::Value KnownKeys::conditions() const {
   Sha256 sum;
-  add_text(sum, kJudgement);
+  sum.add_text(kJudgement);
   sum.add(std::as_bytes(std::span(tokens_)));
-  add_text(sum, how_.activations);
-  add_text(sum, loader::tier_name(resolution_.tier()));
+  sum.add_text(how_.activations);
+  sum.add_text(loader::tier_name(resolution_.tier()));
   for (const loader::Report::Slot& slot : resolution_.report().slots) {
     if (!slot.chosen || (slot.slot != "arch_pack" && !slot.slot.starts_with("weight_format:"))) continue;
-    for (const std::string& text : {slot.slot, slot.chosen->plugin, slot.chosen->version, slot.chosen->component}) add_text(sum, text);
+    for (const std::string& text : {slot.slot, slot.chosen->plugin, slot.chosen->version, slot.chosen->component}) sum.add_text(text);
   }
   for (const auto& [type, bytes] : config_.bytes_by_type) add_library(sum, resolution_.weight_format(type).table);
   add_library(sum, resolution_.arch_pack().table);

@@ -31,11 +31,6 @@ Result<uint32_t> choose_context(const profile::Profile& profile, const model::Mo
   return wanted;
 }
 
-void add_text(Sha256& sum, std::string_view text) {
-  const uint64_t size = text.size();
-  sum.add(std::as_bytes(std::span(&size, 1))).add(std::as_bytes(std::span(text)));
-}
-
 // A relative path lies beside the profile; one of the command line where the program was started.
 std::filesystem::path beside_profile(const std::filesystem::path& path, const profile::Profile& profile) {
   const std::filesystem::path beside = profile.source.parent_path() / path;
@@ -280,8 +275,8 @@ Result<Sha256::Value> Runtime::Impl::model_digest() {
   // A file that was cut short since must not be read through its mapping.
   TURBO_RETURN_IF_ERROR(file->verify_unchanged());
   Sha256 sum;
-  add_text(sum, "turbo model 1");
-  add_text(sum, file->config_json());
+  sum.add_text("turbo model 1");
+  sum.add_text(file->config_json());
   for (const model::MappedFile& part : file->files()) {
     const uint64_t size = part.bytes().size();
     sum.add(std::as_bytes(std::span(&size, 1))).add(part.bytes());
@@ -297,20 +292,20 @@ Result<std::string> Runtime::Impl::cache_fingerprint() {
   std::lock_guard lock(fingerprint_mutex);
   if (!fingerprint.empty()) return fingerprint;
   Sha256 sum;
-  add_text(sum, "turbo cache 3");
+  sum.add_text("turbo cache 3");
   sum.add(model);
-  add_text(sum, profile.kv.k);
-  add_text(sum, profile.kv.v);
-  add_text(sum, kv_setup.fingerprint);
+  sum.add_text(profile.kv.k);
+  sum.add_text(profile.kv.v);
+  sum.add_text(kv_setup.fingerprint);
   for (const auto* options : {&profile.kv.options, &profile.kv.k_options, &profile.kv.v_options}) {
-    add_text(sum, std::to_string(options->size()));
+    sum.add_text(std::to_string(options->size()));
     for (const auto& [name, value] : *options) {
-      add_text(sum, name);
-      add_text(sum, value);
+      sum.add_text(name);
+      sum.add_text(value);
     }
   }
-  add_text(sum, profile.compute.activations);
-  add_text(sum, loader::tier_name(resolution->tier()));
+  sum.add_text(profile.compute.activations);
+  sum.add_text(loader::tier_name(resolution->tier()));
   fingerprint = Sha256::hex(sum.finish());
   return fingerprint;
 }
