@@ -108,8 +108,8 @@ void Engine::Impl::count(Live& request, const sched::RowGroup& group, const spec
     uint32_t deepest = 0;
     for (uint32_t node = 0; node < group.n_draft; ++node) deepest = std::max(deepest, request.draft.depth(node));
     const auto held = static_cast<uint32_t>(acceptance.accepted.size());
-    request.draft_length.record(deepest, held);
-    typical_length.record(deepest, held);
+    request.draft_length.record(deepest, held, group.n_draft);
+    typical_length.record(deepest, held, group.n_draft);
   }
   metrics.draft_tokens.Increment(group.n_draft);
   metrics.accepted_draft_tokens.Increment(static_cast<double>(acceptance.accepted.size()));
@@ -142,8 +142,9 @@ void Engine::Impl::observe(Live& request, const sched::RowGroup& group, uint32_t
   }
   observation.position = from;
   observation.n_accepted = acceptance ? static_cast<uint32_t>(acceptance->accepted.size()) : 0;
-  const uint64_t faults_before = speculator.faults();
+  const uint64_t faults_before = speculator.faults(), begin = now_ns();
   speculator.observe(sequence.id, observation, runner->taps());
+  draft_ns += now_ns() - begin;
   if (speculator.faults() != faults_before) metrics.plugin_errors.Increment();
 }
 

@@ -42,9 +42,9 @@ Result<std::unique_ptr<Engine>> Engine::start(EngineParts parts, const EngineLim
   if (impl->speculator.active() && impl->parts.adaptive_drafts) impl->learn_step_cost();
   Impl* raw = impl.get();
   if (impl->parts.host_program)
-    impl->parts.host_program->find_sequence = [raw](uint32_t sequence) -> const kv::SequenceBlocks* {
+    impl->parts.host_program->find_sequence = [raw](uint32_t sequence) -> const sched::Sequence* {
       for (const sched::Sequence* running : raw->running)
-        if (static_cast<uint32_t>(running->id) == sequence) return &running->blocks;
+        if (static_cast<uint32_t>(running->id) == sequence) return running;
       return nullptr;
     };
   impl->thread = std::thread([raw] { raw->loop(); });
@@ -192,7 +192,7 @@ void Engine::Impl::loop() {
     Mailbox::Mail mail = mailbox.take(!live.empty() ? std::chrono::milliseconds(0) : idle_checked ? kForEver : kUntilCalm);
     const bool calm = live.empty() && mail.submissions.empty() && mail.tasks.empty() && !mail.stop;
     const uint64_t begin = now_ns();
-    deliver_ns = 0;
+    deliver_ns = draft_ns = 0;
     runner->reset_times();
     accept(mail);
     if (mail.stop) break;
@@ -243,7 +243,8 @@ void Engine::Impl::accept_one(Submission& submission) {
   sequence.scores_prompt = request.prompt_logprobs;
   sequence.shares = limits.prefix_cache && request.use_prefix_cache;
   // A drafter with a cache of its own in the same blocks fills it only for the requests it drafts for.
-  sequence.salt = (speculator.fills_blocks() && request.use_drafter ? "drafted:" : "plain:") + request.cache_salt;
+  const bool fills = speculator.fills_blocks() && (!parts.host_program || parts.host_program->fills_blocks());
+  sequence.salt = (fills && request.use_drafter ? "drafted:" : "plain:") + request.cache_salt;
   waiting.push(&sequence);
   shares.join(sequence.client);
   idle_checked = false;
@@ -266,7 +267,8 @@ void Engine::Impl::count_time(uint64_t begin) {
   metrics.compute_seconds.Increment(seconds(times.compute_ns));
   metrics.sample_seconds.Increment(seconds(times.sample_ns));
   metrics.deliver_seconds.Increment(seconds(deliver_ns));
-  metrics.schedule_seconds.Increment(seconds(whole - std::min(whole, times.compute_ns + times.sample_ns + deliver_ns)));
+  metrics.draft_seconds.Increment(seconds(draft_ns));
+  metrics.schedule_seconds.Increment(seconds(whole - std::min(whole, times.compute_ns + times.sample_ns + deliver_ns + draft_ns)));
 }
 
 void Engine::Impl::deliver() {
@@ -305,7 +307,8 @@ void Engine::Impl::publish() {
 void Engine::Impl::check_idle() {
   if (n_prefix_files > 0) return;
   idle_checked = true;
-  const Status status = parts.cache->check_idle();
+  Status status = parts.cache->check_idle();
+  if (status.is_ok() && parts.host_program) status = parts.host_program->check_idle();
   if (status.is_ok()) return;
   spdlog::critical("idle self-check: {}", status.message());
   n_leaks.fetch_add(1);

@@ -48,38 +48,4 @@ Result<std::string_view> HostModel::token_bytes(int32_t id) {
   return tokenizer_->token_bytes(id);
 }
 
-HostProgram::HostProgram(model::Pack pack, const model::WeightSet& weights, const kv::KvCache& cache)
-    : pack_(pack), weights_(weights), cache_(cache) {
-  table_.struct_size = sizeof table_;
-  table_.ctx = this;
-  table_.pack = pack.api;
-  table_.pack_instance = pack.self;
-  table_.target_weight = [](void* ctx, const char* name, const turbo_weight** weight, turbo_error* error) -> turbo_status {
-    *weight = static_cast<HostProgram*>(ctx)->weights_.find(name ? name : "");
-    return *weight ? TURBO_OK : fill_error(error, TURBO_NOT_FOUND, "the target has no weight of that name");
-  };
-  table_.kv_create = [](void* ctx, uint32_t n_layers, uint32_t n_kv_heads, uint32_t head_dim_k, uint32_t head_dim_v,
-                        turbo_kv_pool** pool, turbo_error* error) -> turbo_status {
-    auto& self = *static_cast<HostProgram*>(ctx);
-    const turbo_kv_pool_desc desc{sizeof desc, n_layers, n_kv_heads, head_dim_k, head_dim_v, self.cache_.n_blocks(),
-                                  self.cache_.n_open_blocks()};
-    const turbo_status status = self.pack_.api->kv_create(self.pack_.self, &desc, pool, error);
-    return status == TURBO_OK ? guarded(error, [&] { self.pools_.push_back(*pool); }) : status;
-  };
-  table_.block_table = [](void* ctx, uint32_t sequence, const int32_t** blocks, const int32_t** open_blocks,
-                          uint32_t* n) -> turbo_status {
-    auto& self = *static_cast<HostProgram*>(ctx);
-    const kv::SequenceBlocks* found = self.find_sequence ? self.find_sequence(sequence) : nullptr;
-    if (!found) return TURBO_NOT_FOUND;
-    *blocks = found->packed.data();
-    *open_blocks = found->open.data();
-    *n = static_cast<uint32_t>(found->packed.size());
-    return TURBO_OK;
-  };
-}
-
-HostProgram::~HostProgram() {
-  for (turbo_kv_pool* pool : pools_) pack_.api->kv_free(pack_.self, pool);
-}
-
 }  // namespace turbo::engine

@@ -1,17 +1,9 @@
-// What plugins may know of the target: facts, tensors of its file, its tokenizer (turbo.host.model/1), and for
-// drafters with a network its weights, KV pools and block tables (turbo.host.program/draft2).
+// What plugins may know of the target: facts, tensors of its file, its tokenizer (turbo.host.model/1).
 #pragma once
 
-#include <turbo/abi/draft/arch_pack.h>
-
-#include <functional>
-#include <memory>
-
-#include "kv/cache.h"
 #include "loader/host.h"
 #include "model/config.h"
 #include "model/files/model_file.h"
-#include "model/weights.h"
 #include "text/tokenizer.h"
 
 namespace turbo::engine {
@@ -33,26 +25,6 @@ class HostModel : public loader::ModelProvider {
   const model::ModelFile& file_;
   const text::Tokenizer* tokenizer_;
   turbo_model_facts facts_;
-};
-
-/// The program service. The engine sets find_sequence before its first step.
-class HostProgram {
- public:
-  HostProgram(model::Pack pack, const model::WeightSet& weights, const kv::KvCache& cache);
-  ~HostProgram();
-  HostProgram(const HostProgram&) = delete;
-  HostProgram& operator=(const HostProgram&) = delete;
-
-  const turbo_host_program* table() const { return &table_; }
-  /// Blocks of a live sequence as a drafter knows it, or null. [engine]
-  std::function<const kv::SequenceBlocks*(uint32_t sequence)> find_sequence;
-
- private:
-  turbo_host_program table_{};
-  model::Pack pack_;
-  const model::WeightSet& weights_;
-  const kv::KvCache& cache_;
-  std::vector<turbo_kv_pool*> pools_;
 };
 
 }  // namespace turbo::engine

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "engine/engine.h"
+#include "engine/host_program.h"
 #include "engine/mailbox.h"
 #include "engine/speculator.h"
 #include "engine/step_runner.h"
@@ -77,7 +78,7 @@ struct Engine::Impl {
   void adopted(Live& request, uint32_t before);
   void learn_step_cost();
   void propose();
-  uint32_t draft_slots(Live& request, uint32_t other_rows, double other_tokens);
+  uint32_t draft_slots(Live& request, uint32_t other_rows, double other_tokens, double other_seconds);
   bool make_room(sched::Sequence& sequence, uint64_t slots);
   void prepare(const sched::StepPlan& plan);
   void step();
@@ -101,6 +102,7 @@ struct Engine::Impl {
   sched::Budget budget;
   sched::StepPace pace;
   spec::StepCost step_cost;           // unknown: drafts are as long as they may be
+  spec::DraftCost draft_cost;
   spec::DraftLength typical_length;   // of all requests, where a new one begins
   sched::ClientShares shares;
 
@@ -111,7 +113,7 @@ struct Engine::Impl {
   std::vector<GroupInput> inputs;
   std::vector<GroupOutput> outputs;
   std::vector<Event> outbox;
-  uint64_t deliver_ns = 0;  // of this turn of the loop
+  uint64_t deliver_ns = 0, draft_ns = 0;  // of this turn of the loop
   std::random_device entropy;
   uint32_t n_prefix_files = 0;  // being saved or restored: they hold blocks without a request
   bool idle_checked = true;

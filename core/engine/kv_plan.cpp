@@ -11,7 +11,7 @@
 namespace turbo::engine {
 
 KvPlan plan_kv(const profile::Profile& profile, const model::ModelConfig& config, const turbo_kv_bytes& bytes, const KvTokenBytes& token,
-               uint32_t context, const Room& room, uint32_t exact_rows) {
+               uint64_t draft_block_bytes, uint32_t context, const Room& room, uint32_t exact_rows) {
   KvPlan plan;
   plan.k = profile.kv.k;
   plan.v = profile.kv.v;
@@ -20,14 +20,15 @@ KvPlan plan_kv(const profile::Profile& profile, const model::ModelConfig& config
   plan.bits_per_element = static_cast<double>(bytes.block_bytes) * 8 / elements;
   plan.bytes_per_sequence = open_bytes_per_sequence(bytes);
   plan.model_context = config.context_length;
-  const Result<PoolSize> pool = choose_pool(profile, context, bytes, room, exact_rows);
+  const turbo_kv_bytes both = with_draft_cache(bytes, draft_block_bytes);
+  const Result<PoolSize> pool = choose_pool(profile, context, both, room, exact_rows);
   if (pool) plan.notes = pool->warnings;
   else plan.notes.push_back(pool.status().message());
   plan.max_running = pool ? pool->max_running : 1;
   plan.open_pool_bytes = pool ? pool->open_bytes : plan.bytes_per_sequence;
   plan.pool_bytes = pool ? pool->bytes : 0;
   plan.pool_budget = pool && profile.kv.pool_tokens > 0 ? pool->bytes : pool_budget(profile, room);
-  plan.context_fits = (plan.pool_budget - std::min(plan.pool_budget, plan.open_pool_bytes)) / bytes.block_bytes * kv::kBlock;
+  plan.context_fits = (plan.pool_budget - std::min(plan.pool_budget, plan.open_pool_bytes)) / both.block_bytes * kv::kBlock;
   return plan;
 }
 

@@ -36,9 +36,10 @@ struct KvPlan {
   std::vector<std::string> notes;   // what loading would say about its size, one sentence each
 };
 
-/// `bytes` of a pool of the model's shape; `context` is what one sequence may take.
+/// `bytes` of a pool of the model's shape; a draft model's cache takes `draft_block_bytes` beside each of its blocks;
+/// `context` is what one sequence may take.
 KvPlan plan_kv(const profile::Profile& profile, const model::ModelConfig& config, const turbo_kv_bytes& bytes, const KvTokenBytes& token,
-               uint32_t context, const Room& room, uint32_t exact_rows);
+               uint64_t draft_block_bytes, uint32_t context, const Room& room, uint32_t exact_rows);
 nlohmann::ordered_json to_json(const KvPlan& plan);
 std::string to_text(const KvPlan& plan);
 

@@ -40,6 +40,7 @@ Metrics::Metrics(const std::string& drafter_name)
       compute_seconds(engine_seconds(*registry, "compute")),
       sample_seconds(engine_seconds(*registry, "sample")),
       deliver_seconds(engine_seconds(*registry, "deliver")),
+      draft_seconds(engine_seconds(*registry, "draft")),
       schedule_seconds(engine_seconds(*registry, "schedule")),
       requests_running(gauge(*registry, "turbo_requests_running", "Requests being computed")),
       requests_waiting(gauge(*registry, "turbo_requests_waiting", "Requests in the queue")),

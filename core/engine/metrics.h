@@ -27,6 +27,7 @@ struct Metrics {
   prometheus::Counter& compute_seconds;
   prometheus::Counter& sample_seconds;
   prometheus::Counter& deliver_seconds;
+  prometheus::Counter& draft_seconds;
   prometheus::Counter& schedule_seconds;
   prometheus::Gauge& requests_running;
   prometheus::Gauge& requests_waiting;

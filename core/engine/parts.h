@@ -7,13 +7,15 @@
 #include <functional>
 #include <string>
 
-#include "engine/host_model.h"
+#include "base/status.h"
 #include "kv/cache.h"
 #include "model/arch/family.h"
 #include "model/config.h"
 #include "model/weights.h"
 
 namespace turbo::engine {
+
+class HostProgram;
 
 struct EngineParts {
   model::Pack pack;

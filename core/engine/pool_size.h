@@ -31,6 +31,12 @@ uint64_t pool_budget(const profile::Profile& profile, const Room& room);
 /// Bytes of the open blocks that one running sequence adds to the pool.
 uint64_t open_bytes_per_sequence(const turbo_kv_bytes& bytes);
 
+/// Of a block together with the block of a draft model's cache that stands beside it.
+inline turbo_kv_bytes with_draft_cache(turbo_kv_bytes bytes, uint64_t draft_block_bytes) {
+  bytes.block_bytes += draft_block_bytes;
+  return bytes;
+}
+
 /// What the profile says, else room for every running sequence of `context` within the budget. `bytes` describes a block.
 /// exact_rows: prompt rows of a step that are open at once, see kv::CacheShape. resource_exhausted: it does not fit.
 Result<PoolSize> choose_pool(const profile::Profile& profile, uint32_t context, const turbo_kv_bytes& bytes, const Room& room, uint32_t exact_rows = 0);

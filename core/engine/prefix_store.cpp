@@ -49,7 +49,10 @@ class HeldPrefix {
 
 Result<uint32_t> Engine::flush_prefix_cache() {
   uint32_t n = 0;
-  if (!impl_->ask([&] { n = impl_->parts.cache->flush(); })) return gone();
+  if (!impl_->ask([&] {
+        n = impl_->parts.cache->flush();
+        if (impl_->parts.host_program) impl_->parts.host_program->flush();
+      })) return gone();
   return n;
 }
 

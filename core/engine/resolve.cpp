@@ -15,14 +15,17 @@ uint32_t compute_threads(const profile::Profile& profile) {
 }
 
 loader::Request make_request(const profile::Profile& profile, const kv::CodecPolicy& policy, const model::ModelFile& file,
-                             const turbo_model_facts* facts) {
+                             const model::ModelFile* draft_file, const turbo_model_facts* facts) {
   loader::Request request;
   request.tiers = profile.tiers;
   request.require = profile.require;
   // Vectors (norms, biases) are decoded by the arch pack itself; only matrices need a format.
   std::set<uint32_t> types;
-  for (const model::Tensor& tensor : file.tensors())
-    if (tensor.dims.size() > 1) types.insert(tensor.type);
+  for (const model::ModelFile* one : {&file, draft_file}) {
+    if (!one) continue;
+    for (const model::Tensor& tensor : one->tensors())
+      if (tensor.dims.size() > 1) types.insert(tensor.type);
+  }
   for (const uint32_t type : types) request.weight_types.push_back({type, std::string(model::find_type(type)->name)});
   request.kv_k = profile.kv.k;
   request.kv_v = profile.kv.v;

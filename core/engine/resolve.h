@@ -12,9 +12,9 @@ namespace turbo::engine {
 /// Compute threads the profile means; 0 = every usable processor.
 uint32_t compute_threads(const profile::Profile& profile);
 
-/// `facts` is borrowed by the request.
+/// `facts` is borrowed by the request. `draft_file`: a second model that will be loaded, or null.
 loader::Request make_request(const profile::Profile& profile, const kv::CodecPolicy& policy, const model::ModelFile& file,
-                             const turbo_model_facts* facts);
+                             const model::ModelFile* draft_file, const turbo_model_facts* facts);
 
 /// {profile, model} of `turbo plan --json`, then the loader's report.
 nlohmann::ordered_json plan_json(const profile::Profile& profile, const model::ModelFile& file,

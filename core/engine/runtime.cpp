@@ -8,8 +8,11 @@
 #include <span>
 
 #include "base/digest.h"
+#include "base/human.h"
 #include "base/machine.h"
+#include "engine/draft_file.h"
 #include "engine/host_model.h"
+#include "engine/host_program.h"
 #include "engine/kv_plan.h"
 #include "engine/kv_setup.h"
 #include "engine/plugin_metrics.h"
@@ -22,6 +25,7 @@ namespace turbo::engine {
 namespace {
 
 constexpr uint32_t kDefaultContextCap = 32768;  // positions, when the profile names no context
+constexpr uint32_t kMostLayers = 1024;          // of any model
 
 Result<uint32_t> choose_context(const profile::Profile& profile, const model::ModelConfig& config) {
   const uint32_t wanted = profile.model.context;
@@ -42,12 +46,16 @@ kv::CacheShape cache_shape(const model::ModelConfig& config, uint32_t n_blocks, 
   return {config.n_layers, config.n_kv_heads, config.head_dim_k, config.head_dim_v, n_blocks, max_sequences, exact_rows};
 }
 
+kv::CacheShape draft_shape(const model::ModelConfig& draft) { return cache_shape(draft, 1, 1); }
+
 }  // namespace
 
 nlohmann::ordered_json to_json(const MemoryReport& memory) {
   return {{"weights_bytes", memory.weights_bytes},
           {"kv_bytes_per_token", memory.kv_bytes_per_token},
           {"kv_pool_bytes", memory.kv_pool_bytes},
+          {"draft_weights_bytes", memory.draft_weights_bytes},
+          {"draft_kv_pool_bytes", memory.draft_kv_pool_bytes},
           {"workspace_bytes", memory.workspace_bytes},
           {"peak_rss_bytes", memory.peak_rss_bytes}};
 }
@@ -66,6 +74,7 @@ struct Runtime::Impl {
   Status tokenizer_status;
   std::optional<text::ChatTemplate> chat_template;
   Status template_status;
+  DraftFile draft;  // no file: the drafter has no model of its own, or opens it itself
   std::unique_ptr<HostModel> host_model;
   PluginMetrics plugin_metrics;
   std::shared_ptr<loader::MemoryTags> memory_tags = std::make_shared<loader::MemoryTags>();
@@ -94,6 +103,10 @@ struct Runtime::Impl {
                        profile.model.path.string(), config.architecture, static_cast<double>(config.n_parameters) / 1e6, context);
   }
   Status open_text();
+  Status open_draft();
+  Result<uint64_t> draft_block_bytes();
+  void report_draft(uint64_t block_bytes);
+  Status open_drafter(const DraftModelLimits& limits);
   Status load_weights(const Progress& progress);
   Status start_engine();
   Result<Sha256::Value> model_digest();
@@ -148,13 +161,24 @@ Status Runtime::Impl::open_model(const profile::Profile& wanted) {
   TURBO_ASSIGN(config, model::read_config(*file));
   TURBO_ASSIGN(context, choose_context(profile, config));
   name = profile.model.name.empty() ? profile.model.path.stem().string() : profile.model.name;
-  return open_text();
+  TURBO_RETURN_IF_ERROR(open_text());
+  return open_draft();
+}
+
+// A draft model that cannot serve is known before anything is loaded.
+Status Runtime::Impl::open_draft() {
+  const profile::DrafterFacts* facts = profile::find_drafter(profile.drafter.name);
+  if (!facts || !facts->whole_model) return Status::ok();
+  TURBO_ASSIGN(draft, DraftFile::open(profile.drafter.model, tokenizer.get()));
+  if (draft.config.context_length < context)
+    spdlog::info("draft model {}: made for {} positions; sequences that grow longer go on without drafts", draft.file->name(), draft.config.context_length);
+  return Status::ok();
 }
 
 Status Runtime::Impl::resolve() {
   stage = LoadStage::plugins;
   host_model = std::make_unique<HostModel>(*file, config, tokenizer.get(), context);
-  const loader::Request request = make_request(profile, kv_policy, *file, host_model->facts());
+  const loader::Request request = make_request(profile, kv_policy, *file, draft.file.get(), host_model->facts());
   TURBO_ASSIGN(loader::Catalog scanned, loader::Catalog::scan(loader::catalog_settings(request)));
   catalog = std::make_unique<loader::Catalog>(std::move(scanned));
   loader::Services services;
@@ -204,11 +228,40 @@ Status Runtime::Impl::plan_cache() {
   TURBO_ASSIGN(const KvTokenBytes token, token_bytes());
   uint64_t weight_bytes = 0;
   for (const model::Tensor& tensor : file->tensors()) weight_bytes += tensor.bytes;
-  KvPlan plan = plan_kv(profile, config, kv_bytes, token, context, room(weight_bytes), exact_rows());
+  if (draft.file) weight_bytes += draft.tensor_bytes();
+  TURBO_ASSIGN(const uint64_t draft_bytes, draft_block_bytes());
+  KvPlan plan = plan_kv(profile, config, kv_bytes, token, draft_bytes, context, room(weight_bytes), exact_rows());
   plan.notes.insert(plan.notes.begin(), kv_setup.notes.begin(), kv_setup.notes.end());
   report.json["kv"] = to_json(plan);
   report.text += to_text(plan);
+  report_draft(draft_bytes);
   return Status::ok();
+}
+
+// Of one block of the draft model's cache; 0 without one.
+Result<uint64_t> Runtime::Impl::draft_block_bytes() {
+  if (!draft.file) return 0;
+  uint64_t block_bytes = 0;
+  TURBO_RETURN_IF_ERROR(resolution->with_codec("f16", draft.config.n_layers, [&]() -> Status {
+    TURBO_ASSIGN(const turbo_kv_bytes bytes, kv::KvCache::bytes(pack().api, pack().self, draft_shape(draft.config)));
+    block_bytes = bytes.block_bytes;
+    return Status::ok();
+  }));
+  return block_bytes;
+}
+
+void Runtime::Impl::report_draft(uint64_t block_bytes) {
+  if (!draft.file) return;
+  const uint64_t per_token = block_bytes / kv::kBlock;
+  report.json["draft_model"] = {{"path", draft.file->path().string()},
+                                {"architecture", draft.config.architecture},
+                                {"parameters", draft.config.n_parameters},
+                                {"weights_bytes", draft.tensor_bytes()},
+                                {"kv_bytes_per_token", per_token},
+                                {"context", std::min(context, draft.config.context_length)},
+                                {"shared_vocab", draft.shared_vocab}};
+  report.text += fmt::format("draft model: {} ({}, {:.2f} M parameters): weights {}, cache {} bytes a token\n", draft.file->path().string(),
+                             draft.config.architecture, static_cast<double>(draft.config.n_parameters) / 1e6, human_bytes(draft.tensor_bytes()), per_token);
 }
 
 Status Runtime::Impl::load_weights(const Progress& progress) {
@@ -221,6 +274,27 @@ Status Runtime::Impl::load_weights(const Progress& progress) {
   return file->verify_unchanged();
 }
 
+// Whatever keeps a drafter from its work costs speed only, but a model that the profile names must be right.
+Status Runtime::Impl::open_drafter(const DraftModelLimits& limits) {
+  host_program = std::make_unique<HostProgram>(pack(), *weights, *cache);
+  DraftSettings settings;
+  settings.target = &config;
+  settings.path = profile.drafter.model;
+  settings.file = draft.file ? &draft : nullptr;
+  settings.tokenizer = tokenizer.get();
+  settings.limits = limits;
+  settings.exact_codecs = [this](const std::function<Status()>& make_pool) { return resolution->with_codec("f16", kMostLayers, make_pool); };
+  host_program->offer_models(std::move(settings));
+  const Status status = resolution->open_drafter(host_program->table());
+  if (status.is_ok()) return status;
+  if (!profile.drafter.model.empty() && !host_program->model_status().is_ok()) {
+    stage = LoadStage::weights;
+    return host_program->model_status();
+  }
+  spdlog::warn("running without a drafter: {}", status.message());
+  return Status::ok();
+}
+
 Status Runtime::Impl::start_engine() {
   stage = LoadStage::settings;
   const KvLook look{*weights, tokenizer.get(), profile.compute.activations, [this] { return model_digest(); }, loader::cache_folder("keys")};
@@ -228,8 +302,11 @@ Status Runtime::Impl::start_engine() {
   stage = LoadStage::engine;
   for (const std::string& note : kv_setup.notes) spdlog::info("KV cache: {}", note);
   TURBO_ASSIGN(kv_bytes, kv::KvCache::bytes(pack().api, pack().self, cache_shape(config, 1, 1)));
-  // Weights of the CPU tier are part of what is not free any more.
-  TURBO_ASSIGN(const PoolSize pool, choose_pool(profile, context, kv_bytes, room(resolution->tier() == TURBO_TIER_CPU ? 0 : weights->resident_bytes()), exact_rows()));
+  // A draft model's cache has as many blocks as the target's: both come out of one budget.
+  TURBO_ASSIGN(const uint64_t draft_bytes, draft_block_bytes());
+  // The target's weights on the CPU tier are part of what is not free any more.
+  const uint64_t pending = (resolution->tier() == TURBO_TIER_CPU ? 0 : weights->resident_bytes()) + (draft.file ? draft.tensor_bytes() : 0);
+  TURBO_ASSIGN(const PoolSize pool, choose_pool(profile, context, with_draft_cache(kv_bytes, draft_bytes), room(pending), exact_rows()));
   for (const std::string& info : pool.infos) spdlog::info("{}", info);
   for (const std::string& warning : pool.warnings) spdlog::warn("{}", warning);
   const uint32_t max_running = pool.max_running;
@@ -237,9 +314,7 @@ Status Runtime::Impl::start_engine() {
   const kv::CacheShape shape = cache_shape(config, pool.n_blocks, max_running, exact_rows());
   TURBO_ASSIGN(cache, kv::KvCache::create(pack().api, pack().self, shape));
 
-  host_program = std::make_unique<HostProgram>(pack(), *weights, *cache);
-  if (const Status status = resolution->open_drafter(host_program->table()); !status.is_ok())
-    spdlog::warn("running without a drafter: {}", status.message());
+  TURBO_RETURN_IF_ERROR(open_drafter({context, pool.n_blocks, max_running}));
 
   EngineParts parts;
   parts.pack = pack();
@@ -401,6 +476,8 @@ MemoryReport Runtime::memory() const {
   report.weights_bytes = impl_->weights->resident_bytes();
   report.kv_bytes_per_token = impl_->cache->bytes_per_token();
   report.kv_pool_bytes = impl_->cache->pool_bytes();
+  report.draft_weights_bytes = impl_->host_program->draft_weights_bytes();
+  report.draft_kv_pool_bytes = impl_->host_program->draft_kv_pool_bytes();
   const auto tags = impl_->memory_tags->bytes_by_tag();
   if (const auto found = tags.find("workspace"); found != tags.end()) report.workspace_bytes = found->second;
   report.peak_rss_bytes = peak_rss_bytes();

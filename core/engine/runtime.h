@@ -22,6 +22,8 @@ struct MemoryReport {
   uint64_t weights_bytes = 0;
   uint64_t kv_bytes_per_token = 0;
   uint64_t kv_pool_bytes = 0;
+  uint64_t draft_weights_bytes = 0;  // of a draft model, beside the target's
+  uint64_t draft_kv_pool_bytes = 0;
   uint64_t workspace_bytes = 0;
   uint64_t peak_rss_bytes = 0;
 };

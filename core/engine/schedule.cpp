@@ -87,12 +87,12 @@ void Engine::Impl::learn_step_cost() {
 }
 
 // What the engine asks for at most, root included; 1 = no draft.
-uint32_t Engine::Impl::draft_slots(Live& request, uint32_t other_rows, double other_tokens) {
+uint32_t Engine::Impl::draft_slots(Live& request, uint32_t other_rows, double other_tokens, double other_seconds) {
   // More nodes than tokens still wanted cannot pay; and slots must stay inside the request's longest end.
   const uint32_t left = request.sequence.max_tokens_total - static_cast<uint32_t>(request.sequence.tokens.size());
   uint32_t most = std::min(speculator.max_slots(), left);
   if (request.request.draft_slots) most = std::min(most, request.request.draft_slots);
-  return parts.adaptive_drafts ? request.draft_length.choose(most, step_cost, other_rows, other_tokens) : most;
+  return parts.adaptive_drafts ? request.draft_length.choose(most, step_cost, other_rows, other_tokens, draft_cost, other_seconds) : most;
 }
 
 void Engine::Impl::propose() {
@@ -101,7 +101,8 @@ void Engine::Impl::propose() {
   // The step as it is without drafts; each draft that joins makes the next one dearer.
   uint32_t rows = 0;
   for (const sched::Sequence* sequence : running) rows += sequence->decoding();
-  double tokens = rows;
+  double tokens = rows, draft_seconds = 0;
+  uint32_t nodes = 0;
   for (sched::Sequence* sequence : running) {
     Live& request = *live.at(sequence->id);
     request.draft = {};
@@ -109,13 +110,20 @@ void Engine::Impl::propose() {
     if (!sequence->decoding() || !speculator.is_open(sequence->id)) continue;
     // One prompt token may be left as well. It is the root then, and the drafter has not heard of it.
     if (request.n_observed < sequence->tokens.size()) continue;
-    const uint32_t slots = draft_slots(request, rows - 1, tokens - 1);
+    const uint32_t slots = draft_slots(request, rows - 1, tokens - 1, draft_seconds);
     if (slots < 2) continue;
     wants.push_back({sequence->id, slots, &request.draft});
     rows += slots - 1;
+    nodes += slots - 1;
+    draft_seconds += draft_cost.of(slots - 1);
     tokens += request.draft_length.expected_tokens(slots) - 1;
   }
+  if (wants.empty()) return;
+  const uint64_t begin = now_ns();
   speculator.propose(wants);
+  const uint64_t took = now_ns() - begin;
+  draft_cost.record(nodes, seconds(took));
+  draft_ns += took;
   for (const Speculator::Want& want : wants) live.at(want.sequence)->sequence.n_draft = want.draft->size();
 }
 
@@ -143,7 +151,7 @@ void Engine::Impl::prepare(const sched::StepPlan& plan) {
 }
 
 void Engine::Impl::step() {
-  const uint64_t begin = now_ns();
+  const uint64_t begin = now_ns(), draft_before = draft_ns;
   uint32_t decoding = 0;
   for (const sched::Sequence* sequence : running) decoding += sequence->decoding();
   budget.max_prompt_rows = limits.step_ms ? pace.prompt_rows(decoding, limits.step_ms * 1e-3, budget.max_rows) : ~0u;
@@ -171,7 +179,8 @@ void Engine::Impl::step() {
   n_steps.fetch_add(1);
   const double took = seconds(now_ns() - begin);
   pace.record(n_rows, took);
-  if (only_decodes) step_cost.record(n_rows, took);
+  // What the drafter made of the step's tokens is no price of its rows.
+  if (only_decodes) step_cost.record(n_rows, took - seconds(draft_ns - draft_before));
   metrics.step_seconds.Observe(took);
   metrics.batch_tokens.Observe(n_rows);
   metrics.batch_requests.Observe(static_cast<double>(inputs.size()));

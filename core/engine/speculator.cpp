@@ -10,7 +10,8 @@
 namespace turbo::engine {
 namespace {
 
-constexpr uint64_t kProposalBudgetNs = 1'000'000;  // told to the drafter as its deadline
+// Told as the deadline to drafters that may work in the background. Others have none: what they take is measured.
+constexpr uint64_t kProposalBudgetNs = 1'000'000;
 
 }  // namespace
 
@@ -90,7 +91,7 @@ void Speculator::propose(std::span<Want> wants) {
   parent_buffers_.resize(wants.size());
   probability_buffers_.resize(wants.size());
   proposals_.clear();
-  const uint64_t deadline = now_ns() + kProposalBudgetNs;
+  const uint64_t deadline = needs_.runs_programs ? UINT64_MAX : now_ns() + kProposalBudgetNs;
   for (size_t i = 0; i < wants.size(); ++i) {
     const uint32_t capacity = wants[i].max_slots - 1;
     token_buffers_[i].assign(capacity, -1);

@@ -109,6 +109,18 @@ Status Resolution::use_codec(uint32_t side, uint32_t layer, const std::string& n
   return Status::ok();
 }
 
+Status Resolution::with_codec(const std::string& name, uint32_t n_layers, const std::function<Status()>& make_pool) {
+  Registry& registry = state_->registry;
+  const std::map<uint32_t, Registry::Entry> before[2] = {registry.layer_codecs[0], registry.layer_codecs[1]};
+  for (const uint32_t side : {TURBO_KV_SIDE_K, TURBO_KV_SIDE_V}) {
+    registry.layer_codecs[side].clear();
+    for (uint32_t layer = 0; spare_codec(side, name) && layer < n_layers; ++layer) (void)use_codec(side, layer, name);
+  }
+  Status status = make_pool();
+  for (const uint32_t side : {TURBO_KV_SIDE_K, TURBO_KV_SIDE_V}) registry.layer_codecs[side] = before[side];
+  return status;
+}
+
 Status Resolution::start() {
   for (auto& [component, instance] : state_->formats) TURBO_RETURN_IF_ERROR(instance->start());
   for (Instance* instance :

@@ -12,6 +12,7 @@
 #include <turbo/abi/sampler.h>
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
@@ -118,13 +119,16 @@ class Resolution {
   Component<turbo_kv_codec> spare_codec(uint32_t side, const std::string& name) const;
   /// From the next KV pool on, the layer's codec is this spare one ("": the side's own again).
   Status use_codec(uint32_t side, uint32_t layer, const std::string& name);
+  /// Run `make_pool` while layers [0, n_layers) of both sides are kept in the spare codec `name` (of a side that has it),
+  /// for the pool of another model; then everything is as it was.
+  Status with_codec(const std::string& name, uint32_t n_layers, const std::function<Status()>& make_pool);
   Component<turbo_sampler> sampler() const;
   /// Empty until open_drafter has answered ok, and when the drafter is off.
   Component<turbo_drafter> drafter() const;
 
   /// Start formats, codecs, the pack and the sampler. Once, before weights are loaded.
   Status start();
-  /// Create and start the drafter, once the target is loaded; `program` is what turbo.host.program/draft2 gives (null:
+  /// Create and start the drafter, once the target is loaded; `program` is what turbo.host.program/draft3 gives (null:
   /// not offered) and outlives the resolution. A candidate that fails makes way for the next. Ok when the drafter is
   /// off or nothing could serve it at resolve time; an error when all candidates failed now: the run goes on without.
   Status open_drafter(const turbo_host_program* program);

@@ -385,11 +385,11 @@ std::span<const DrafterFacts> known_drafters() {
       {"phantom"},
       {"eagle", true, true},
       {"eagle3", true, true},
-      {"standalone", true, true},
+      {"standalone", true, true, false, true},
       {"medusa", true, false, true},
       {"cascade", true, true, true},
       {"chimera", true, true, true},
-      {"self_spec", false, false, true},
+      {"self_spec", false, true, true},
   };
   return drafters;
 }

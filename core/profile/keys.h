@@ -81,6 +81,7 @@ struct DrafterFacts {
   bool needs_model = false;   // drafter.model is required
   bool takes_steps = false;   // shaped by drafter.steps and drafter.topk
   bool experimental = false;  // said so at start
+  bool whole_model = false;   // drafter.model is a model of its own, opened with the target's
 };
 
 std::span<const DrafterFacts> known_drafters();

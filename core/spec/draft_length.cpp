@@ -4,24 +4,30 @@
 
 namespace turbo::spec {
 
-void DraftLength::record(uint32_t depth, uint32_t accepted) {
+void DraftLength::record(uint32_t depth, uint32_t accepted, uint32_t nodes) {
+  if (depth > 0) {
+    const double width = static_cast<double>(std::max(nodes, depth)) / depth;
+    nodes_per_depth_ = nodes_per_depth_ > 0 ? nodes_per_depth_ + kWeightOfNewest * (width - nodes_per_depth_) : width;
+  }
   const uint32_t seen = std::min({depth, accepted + 1, kDepths});  // depths whose fate is known
   if (accepted >= depth && depth > 0) rest_ = 1;  // look again at once
   for (uint32_t d = 0; d < seen; ++d) share_[d] += kWeightOfNewest * ((d < accepted ? 1.0 : 0.0) - share_[d]);
 }
 
 double DraftLength::expected_tokens(uint32_t slots) const {
-  double tokens = 1, reached = 1;
-  for (uint32_t d = 0; d + 1 < slots; ++d) tokens += reached *= p(d);
+  // A draft that ends within a depth has a part of that depth's chances.
+  double tokens = 1, reached = 1, depths = static_cast<double>(slots - 1) / std::max(1.0, nodes_per_depth_);
+  for (uint32_t d = 0; depths > 0; ++d, --depths) tokens += (reached *= p(d)) * std::min(1.0, depths);
   return tokens;
 }
 
-uint32_t DraftLength::choose(uint32_t most, const StepCost& cost, uint32_t other_rows, double other_tokens) {
+uint32_t DraftLength::choose(uint32_t most, const StepCost& cost, uint32_t other_rows, double other_tokens, const DraftCost& draft_cost,
+                             double other_seconds) {
   if (most < 2 || !cost.known()) return most;
   uint32_t best = 1;
   double best_speed = 0;
   for (uint32_t slots = 1; slots <= most; ++slots) {
-    const double speed = (other_tokens + expected_tokens(slots)) / cost.of(other_rows + slots);
+    const double speed = (other_tokens + expected_tokens(slots)) / (cost.of(other_rows + slots) + other_seconds + draft_cost.of(slots - 1));
     if (speed > best_speed) {
       best_speed = speed;
       best = slots;

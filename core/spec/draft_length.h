@@ -1,13 +1,14 @@
 // How many slots a draft may have so that verifying it pays. One thread.
 //
 // With p_d the share of drafts accepted at depth d of those accepted before it, a draft of depth k is worth
-// 1 + p_1 + p_1 p_2 + ... tokens for the price of a step with k more rows. The length follows the measured p and the
-// measured price; where no draft pays none is asked for, but for a probe now and then, since texts change.
+// 1 + p_1 + p_1 p_2 + ... tokens for the price of a step with k more rows and of making the draft. The length follows the measured p and the
+// measured price; a tree spends several nodes on a depth; where no draft pays none is asked for, but for a probe now and then, since texts change.
 #pragma once
 
 #include <array>
 #include <cstdint>
 
+#include "spec/draft_cost.h"
 #include "spec/step_cost.h"
 
 namespace turbo::spec {
@@ -21,11 +22,12 @@ class DraftLength {
   static constexpr uint32_t kProbeSlots = 4;
   static constexpr uint32_t kFirstRest = 16, kLongestRest = 512;  // steps without a draft between probes
 
-  /// A draft whose deepest node lay at `depth` was verified; its first `accepted` depths held.
-  void record(uint32_t depth, uint32_t accepted);
+  /// A draft of `nodes` nodes (0: a chain) whose deepest lay at `depth` was verified; its first `accepted` depths held.
+  void record(uint32_t depth, uint32_t accepted, uint32_t nodes = 0);
   /// Slots (root included, 1 = no draft) of at most `most`, in a step that has `other_rows` rows of others, who are
-  /// expected to emit `other_tokens`. Unknown cost: `most`.
-  uint32_t choose(uint32_t most, const StepCost& cost, uint32_t other_rows, double other_tokens);
+  /// expected to emit `other_tokens` and whose drafts take `other_seconds`. Unknown cost: `most`.
+  uint32_t choose(uint32_t most, const StepCost& cost, uint32_t other_rows, double other_tokens, const DraftCost& draft_cost = {},
+                  double other_seconds = 0);
   /// The same acceptance, for a request that begins.
   DraftLength fresh() const {
     DraftLength length = *this;
@@ -40,6 +42,7 @@ class DraftLength {
   double p(uint32_t depth) const { return share_[depth < kDepths ? depth : kDepths - 1]; }
 
   std::array<double, kDepths> share_ = first();
+  double nodes_per_depth_ = 0;  // 0: no draft was seen
   uint32_t rest_ = kFirstRest, rested_ = 0;
 
   static std::array<double, kDepths> first() {

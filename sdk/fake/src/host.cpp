@@ -33,7 +33,8 @@ struct Host::Services {
   turbo_host_thread_check thread_check{sizeof(turbo_host_thread_check), 0, nullptr, &on_engine_thread};
   turbo_host_model model{sizeof(turbo_host_model), 0, nullptr, &model_facts, &model_tensor, &model_encode, &model_token};
   turbo_host_registry registry{sizeof(turbo_host_registry), 0, nullptr, &find_format, &find_codec};
-  turbo_host_program program{sizeof(turbo_host_program), 0, nullptr, nullptr, nullptr, &target_weight, &kv_create, &block_table};
+  turbo_host_program program{sizeof(turbo_host_program), 0, nullptr, nullptr, nullptr, &target_weight, &kv_create, &block_table,
+                             &model_open, &model_close, &model_run, &model_keep, &model_drop};
   std::thread::id engine = std::this_thread::get_id();
 
   explicit Services(Host* h) {
@@ -41,6 +42,19 @@ struct Host::Services {
         program.ctx = h;
   }
   static Host& at(void* ctx) { return *static_cast<Host*>(ctx); }
+
+  static turbo_status model_open(void* ctx, const turbo_draft_source* source, turbo_draft_model** model, turbo_draft_facts* facts, turbo_error* error) {
+    if (!at(ctx).draft_model) return fill_error(error, TURBO_UNSUPPORTED, "the fake host has no draft model");
+    return at(ctx).draft_model->open(*source, model, facts, error);
+  }
+  static void model_close(void* ctx, turbo_draft_model*) { --at(ctx).draft_model->live; }
+  static turbo_status model_run(void* ctx, turbo_draft_model*, turbo_draft_group* groups, uint32_t n, turbo_view* logits, turbo_error* error) {
+    return at(ctx).draft_model->run(groups, n, logits, error);
+  }
+  static turbo_status model_keep(void* ctx, turbo_draft_model*, uint32_t sequence, const uint32_t* nodes, uint32_t n, turbo_error* error) {
+    return at(ctx).draft_model->keep(sequence, nodes, n, error);
+  }
+  static void model_drop(void* ctx, turbo_draft_model*, uint32_t sequence) { at(ctx).draft_model->drop(sequence); }
 
   static void write(void* ctx, uint32_t level, const char* message) {
     std::lock_guard lock(at(ctx).mutex_);
@@ -240,7 +254,7 @@ const void* Host::query(const turbo_host* host, const char* id) {
   if (wanted == TURBO_HOST_THREAD_CHECK) return &s.thread_check;
   if (wanted == TURBO_HOST_MODEL) return &s.model;
   if (wanted == TURBO_HOST_REGISTRY_DRAFT) return &s.registry;
-  if (wanted == TURBO_HOST_PROGRAM_DRAFT && self.pack) return &s.program;
+  if (wanted == TURBO_HOST_PROGRAM_DRAFT && (self.pack || self.draft_model)) return &s.program;
   return nullptr;
 }
 

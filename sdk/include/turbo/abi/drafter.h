@@ -52,7 +52,9 @@ typedef struct turbo_proposal {
   int32_t* tokens;      /* out, capacity max_slots - 1 */
   int32_t* parents;     /* out */
   float* probabilities; /* out, may be left untouched; null allowed */
-  uint64_t deadline_ns; /* host clock; later answers are dropped */
+  uint64_t deadline_ns; /* host clock: when work in the background should have an answer. A drafter that runs programs
+                           works on the engine thread itself, so it has none (UINT64_MAX); how long it takes is measured
+                           and weighed against what its drafts gain when max_slots is chosen */
 } turbo_proposal;
 
 #define TURBO_PENDING 100 /* poll: not ready yet, no error */
@@ -67,7 +69,7 @@ typedef struct turbo_drafter {
   /* [engine] Start work on proposals and return at once; null: all work is done in poll. The arrays stay
    * valid until poll has answered for them or cancel was called. */
   turbo_status (*begin)(void* self, turbo_proposal* proposals, uint32_t n, turbo_error* error);
-  /* [engine] Fill the proposals, or TURBO_PENDING. Never blocks. */
+  /* [engine] Fill the proposals, or TURBO_PENDING. Never waits for another thread. */
   turbo_status (*poll)(void* self, turbo_proposal* proposals, uint32_t n, turbo_error* error);
   void (*cancel)(void* self); /* [engine] forget started proposals; null allowed */
   /* [engine] Optional state of a sequence to and from bytes; null: not supported. save: *bytes is the capacity of

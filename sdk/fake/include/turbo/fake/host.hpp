@@ -11,6 +11,7 @@
 
 #include <turbo/abi/draft/arch_pack.h>
 #include <turbo/abi/plugin.h>
+#include <turbo/fake/draft_model.hpp>
 
 #include <atomic>
 #include <cstdint>
@@ -62,7 +63,8 @@ class Host {
   struct Codec { const turbo_kv_codec* table = nullptr; void* instance = nullptr; };
   std::map<uint32_t, Format> formats;                      // registry: GGUF type -> format
   Codec codecs[2];                                         // registry: by side
-  const turbo_arch_pack* pack = nullptr;                   // program service; null: service absent
+  const turbo_arch_pack* pack = nullptr;                   // program service; absent when both are null
+  DraftModel* draft_model = nullptr;                       // what the program service opens as a model; null: it opens none
   void* pack_instance = nullptr;
   std::map<std::string, const turbo_weight*> target_weights;
   struct Blocks { std::vector<int32_t> blocks, open_blocks; };

@@ -119,8 +119,45 @@ typedef struct turbo_arch_pack {
                             turbo_error* error);
 } turbo_arch_pack;
 
+/* A second whole model that drafts for the target. The host reads its file, holds its weights, compiles its programs and
+ * keeps its KV cache, in blocks of its own; the drafter decides what to run. To it a sequence of that model is a text,
+ * and behind the text a tree of nodes: node i has a token and a parent, -1 (the end of the text) or an earlier node. */
+typedef struct turbo_draft_model turbo_draft_model; /* owned by the host */
+
+typedef struct turbo_draft_source {
+  uint32_t struct_size;
+  uint32_t n_layers; /* run only that many first layers, then the last norm and the output matrix; 0: all */
+  const char* path;  /* the file or folder that the profile names as drafter.model; null: the target's own weights */
+} turbo_draft_source;
+
+typedef struct turbo_draft_facts {
+  uint32_t struct_size;
+  uint32_t n_layers;      /* that run */
+  uint32_t vocab_size;    /* floats of a row of logits */
+  uint32_t shared_vocab;  /* ids below it mean the same in both models; no other may be run or drafted */
+  uint32_t context;       /* positions of a sequence, nodes included */
+  uint32_t max_nodes;     /* most nodes of a sequence at a time */
+  uint32_t max_logit_rows; /* most rows of logits of one run */
+  uint32_t reserved;
+  uint64_t weights_bytes; /* beside the target's */
+  uint64_t kv_pool_bytes;
+} turbo_draft_facts;
+
+/* What one sequence runs: tokens that continue its text, then nodes. */
+typedef struct turbo_draft_group {
+  uint32_t struct_size;
+  uint32_t sequence;      /* as given to drafter.open; its first group begins an empty text */
+  uint32_t n_tokens;      /* any number; 0 unless the sequence has no nodes */
+  uint32_t n_nodes;
+  const int32_t* tokens;  /* n_tokens + n_nodes */
+  const int32_t* parents; /* n_nodes; nodes are numbered on from earlier runs */
+  int32_t first_logits;   /* out: row of the logits after the last of the tokens (if any), then one row a node; -1: no
+                             block of the cache is free, so nothing ran for this group */
+  uint32_t reserved;
+} turbo_draft_group;
+
 /* Host service for drafters with a network: the same pack, weights formats and stream as the target. */
-#define TURBO_HOST_PROGRAM_DRAFT "turbo.host.program/draft2"
+#define TURBO_HOST_PROGRAM_DRAFT "turbo.host.program/draft3"
 typedef struct turbo_host_program {
   uint32_t struct_size;
   uint32_t reserved;
@@ -134,6 +171,19 @@ typedef struct turbo_host_program {
                             turbo_kv_pool** pool, turbo_error* error);
   /* [engine] Block ids of a sequence (as given to drafter.open), to copy into a step table. */
   turbo_status (*block_table)(void* ctx, uint32_t sequence, const int32_t** blocks, const int32_t** open_blocks, uint32_t* n);
+
+  /* [load] Fails, saying why, for a file that is no model or whose tokens mean something else than the target's. */
+  turbo_status (*model_open)(void* ctx, const turbo_draft_source* source, turbo_draft_model** model, turbo_draft_facts* facts,
+                             turbo_error* error);
+  void (*model_close)(void* ctx, turbo_draft_model* model); /* [load] */
+  /* [engine] Run groups of distinct sequences at once. logits: {rows, vocab_size} f32 in host memory, borrowed until the
+   * next run. A failed run leaves every text and tree as it was. */
+  turbo_status (*model_run)(void* ctx, turbo_draft_model* model, turbo_draft_group* groups, uint32_t n, turbo_view* logits,
+                            turbo_error* error);
+  /* [engine] The nodes of a path from the end of the text, in order, become text; all others are forgotten. */
+  turbo_status (*model_keep)(void* ctx, turbo_draft_model* model, uint32_t sequence, const uint32_t* nodes, uint32_t n,
+                             turbo_error* error);
+  void (*model_drop)(void* ctx, turbo_draft_model* model, uint32_t sequence); /* [engine] its blocks go back */
 } turbo_host_program;
 
 #ifdef __cplusplus
