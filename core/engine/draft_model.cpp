@@ -1,5 +1,7 @@
 #include "engine/draft_model.h"
 
+#include <turbo/plugin.hpp>
+
 #include <algorithm>
 #include <unordered_set>
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/parts.h"
+#include "text/tokenizer.h"
 
 namespace turbo::engine {
 

@@ -10,6 +10,7 @@
 
 #include "base/digest.h"
 #include "engine/parts.h"
+#include "text/tokenizer.h"
 #include "kv/policy.h"
 #include "loader/resolve.h"
 
