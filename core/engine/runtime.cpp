@@ -430,6 +430,7 @@ const model::ModelConfig& Runtime::config() const { return impl_->config; }
 const std::string& Runtime::model_name() const { return impl_->name; }
 uint32_t Runtime::context() const { return impl_->context; }
 Engine& Runtime::engine() { return *impl_->engine; }
+HostProgram& Runtime::host_program() { return *impl_->host_program; }
 const PlanReport& Runtime::resolved() const { return impl_->report; }
 uint64_t Runtime::load_ms() const { return impl_->load_ms; }
 

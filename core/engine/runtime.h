@@ -18,6 +18,8 @@
 
 namespace turbo::engine {
 
+class HostProgram;
+
 struct MemoryReport {
   uint64_t weights_bytes = 0;
   uint64_t kv_bytes_per_token = 0;
@@ -81,6 +83,8 @@ class Runtime {
   Sampling default_sampling() const;
 
   Engine& engine();
+  /// What the drafter works with. For the engine thread; another may use it while the engine has no requests.
+  HostProgram& host_program();
   const PlanReport& resolved() const;
   /// The engine's numbers and those of plugins. [any thread]
   std::vector<prometheus::MetricFamily> metrics() const;
