@@ -6,6 +6,7 @@
 #include "cli/commands.h"
 #include "model/files/summary.h"
 #include "model/files/weight_check.h"
+#include "profile/keys.h"
 
 namespace turbo::cli {
 namespace {
@@ -55,6 +56,20 @@ Status add_memory(nlohmann::ordered_json& json, engine::KvTokenBytes& token, con
   return Status::ok();
 }
 
+// A draft model that the settings name: what it adds, without loading anything.
+Status add_draft_model(nlohmann::ordered_json& json, const profile::Profile& profile) {
+  const profile::DrafterFacts* facts = profile::find_drafter(profile.drafter.name);
+  if (!facts || !facts->whole_model) return Status::ok();
+  TURBO_ASSIGN(const auto file, model::ModelFile::open(profile.drafter.model));
+  TURBO_ASSIGN(const model::ModelConfig config, model::read_config(*file));
+  uint64_t bytes = 0;
+  for (const model::Tensor& tensor : file->tensors()) bytes += tensor.bytes;
+  json["draft_model"] = {{"path", file->path().string()},
+                         {"weights_bytes", bytes},
+                         {"kv_bytes_per_token", uint64_t{2} * config.n_layers * config.n_kv_heads * (config.head_dim_k + config.head_dim_v)}};
+  return Status::ok();
+}
+
 }  // namespace
 
 int run_inspect(const Arguments& arguments) {
@@ -79,6 +94,7 @@ int run_inspect(const Arguments& arguments) {
   if (!config) json["not_runnable"] = config.status().message();
   else if (const Status status = add_memory(json, token, *profile, *config, summary.tensor_bytes, has_settings(arguments)); !status.is_ok())
     return fail(status, arguments, kUsage);
+  if (const Status status = add_draft_model(json, *profile); !status.is_ok()) return fail(status.with_context("drafter.model"), arguments, kModel);
   if (arguments.style.json) {
     print_json(json);
     return kOk;
@@ -97,6 +113,9 @@ int run_inspect(const Arguments& arguments) {
                json["kv_codec"].get<std::string>());
   if (const std::string note = engine::promotion_text(token, fmt::format("{} bytes a token instead of {}", token.bytes_promoted, token.bytes)); !note.empty())
     fmt::print("  {}\n", note);
+  if (json.contains("draft_model"))
+    fmt::print("draft model: {}: weights {}, cache {} bytes a token\n", json["draft_model"]["path"].get<std::string>(),
+               human_bytes(json["draft_model"]["weights_bytes"].get<uint64_t>()), json["draft_model"]["kv_bytes_per_token"].get<uint64_t>());
   return kOk;
 }
 

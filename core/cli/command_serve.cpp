@@ -76,6 +76,8 @@ int run_serve(const Arguments& arguments) {
     print_note("  memory:     weights {} MiB, KV pool {} tokens in {} MiB ({} bytes a token), up to {} requests at once\n",
                memory.weights_bytes >> 20, uint64_t{runtime->engine().snapshot().kv_blocks_total} * TURBO_KV_BLOCK,
                memory.kv_pool_bytes >> 20, memory.kv_bytes_per_token, runtime->engine().limits().max_running);
+    if (memory.draft_kv_pool_bytes > 0)
+      print_note("  draft model: weights {} MiB, KV pool {} MiB\n", memory.draft_weights_bytes >> 20, memory.draft_kv_pool_bytes >> 20);
     if (profile->server.web_page) print_note("  chat page:  {}/\n", (*server)->url());
     print_note("  endpoint:   {}/v1/chat/completions\n  stop with Ctrl-C\n", (*server)->url());
   }

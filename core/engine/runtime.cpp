@@ -20,6 +20,7 @@
 #include "engine/tokenizer_source.h"
 #include "loader/cache_folder.h"
 #include "loader/text.h"
+#include "profile/keys.h"
 
 namespace turbo::engine {
 namespace {

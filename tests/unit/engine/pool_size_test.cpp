@@ -81,19 +81,19 @@ TEST(KvPlan, IsWhatLoadingWouldTake) {
   for (const auto& profile : {with(8, 200'000), with(32, 100'000), with(2, 0, 640), with(4)}) {
     const Room room{400'000, 1'000'000};
     const auto size = choose_pool(profile, 640, kTwoForms, room);
-    const KvPlan plan = plan_kv(profile, config, kTwoForms, token, 640, room, 0);
+    const KvPlan plan = plan_kv(profile, config, kTwoForms, token, 0, 640, room, 0);
     EXPECT_EQ(plan.pool_bytes, size->bytes);
     EXPECT_EQ(plan.open_pool_bytes, size->open_bytes);
     EXPECT_EQ(plan.max_running, size->max_running);
     EXPECT_EQ(plan.bytes_per_sequence, 4 * kOpen);
     EXPECT_EQ(plan.context_fits, (plan.pool_budget - plan.open_pool_bytes) / kPacked * 64);
   }
-  const std::string text = to_text(plan_kv(with(1, 200'000), config, kTwoForms, token, 640, {400'000, 1'000'000}, 0));
+  const std::string text = to_text(plan_kv(with(1, 200'000), config, kTwoForms, token, 0, 640, {400'000, 1'000'000}, 0));
   EXPECT_NE(text.find("(the model's context is 512)"), std::string::npos) << text;
   EXPECT_NE(text.find("before the self-check, which may keep some layers' K in q8: 30 bytes a token if it kept every layer's"), std::string::npos) << text;
-  const std::string settled = to_text(plan_kv(with(1, 200'000), config, kTwoForms, {15, false, "q8", 15}, 640, {400'000, 1'000'000}, 0));
+  const std::string settled = to_text(plan_kv(with(1, 200'000), config, kTwoForms, {15, false, "q8", 15}, 0, 640, {400'000, 1'000'000}, 0));
   EXPECT_EQ(settled.find("self-check"), std::string::npos) << settled;
-  const KvPlan tight = plan_kv(with(8, 1000), config, kTwoForms, token, 640, {400'000, 1'000'000}, 0);
+  const KvPlan tight = plan_kv(with(8, 1000), config, kTwoForms, token, 0, 640, {400'000, 1'000'000}, 0);
   EXPECT_EQ(tight.pool_bytes, 0u);
   EXPECT_EQ(tight.context_fits, 0u);
   EXPECT_EQ(tight.notes.size(), 1u);
