@@ -66,12 +66,14 @@ void ModelDrafter::observe(uint32_t sequence, const Observation& observation) {
   if (session.pending.size() > kCatchUp) catch_up(sequence, session);
 }
 
-// Drafted nodes that came to be are text now; whatever else was drafted is forgotten.
+// Drafted nodes that came to be are text now; whatever else was drafted is forgotten. The newest token stays pending even
+// if it ran as a node that was not offered: the next draft begins with its logits.
 void ModelDrafter::reconcile(uint32_t sequence, Session& session) {
   if (session.nodes.empty()) return;
   std::vector<uint32_t> path;
   int32_t parent = -1;
-  for (const int32_t token : session.pending) {
+  for (size_t i = 0; i + 1 < session.pending.size(); ++i) {
+    const int32_t token = session.pending[i];
     size_t node = 0;
     while (node < session.nodes.size() && (session.parents[node] != parent || session.nodes[node] != token)) ++node;
     if (node == session.nodes.size()) break;

@@ -40,13 +40,13 @@ std::vector<Request> make_requests() {
   return requests;
 }
 
-struct Run {
+struct Answers {
   std::vector<std::vector<int32_t>> ids;
   uint64_t drafted = 0, accepted = 0, preemptions = 0;
 };
 
-Run run_all(Runtime& runtime, const std::vector<Request>& requests, bool together) {
-  Run run;
+Answers run_all(Runtime& runtime, const std::vector<Request>& requests, bool together) {
+  Answers run;
   std::vector<std::shared_ptr<Collector>> collectors;
   const auto take = [&](Collector& collector) {
     const Finish finish = collector.wait();
@@ -74,7 +74,7 @@ TEST(Standalone, TextsAreThoseOfTheTargetAlone) {
     ModelSetup plain{.kv = kv};
     auto alone = load(plain);
     ASSERT_TRUE(alone);
-    const Run expected = run_all(*alone, requests, false);
+    const Answers expected = run_all(*alone, requests, false);
     alone.reset();
     for (const auto& [steps, topk] : {std::pair(3, 1), std::pair(3, 3)})
       for (const int chunk : {7, 64, 256}) {
@@ -83,7 +83,7 @@ TEST(Standalone, TextsAreThoseOfTheTargetAlone) {
         setup.tune = drafted(steps, topk);
         auto runtime = load(setup);
         ASSERT_TRUE(runtime);
-        const Run run = run_all(*runtime, requests, true);
+        const Answers run = run_all(*runtime, requests, true);
         EXPECT_EQ(run.ids, expected.ids);
         EXPECT_GT(run.drafted, 0u);
         EXPECT_GT(run.accepted, 0u);
@@ -99,7 +99,7 @@ TEST(Standalone, PreemptedRequestsGoOnExactly) {
   ModelSetup plain{.kv = "f16"};
   auto alone = load(plain);
   ASSERT_TRUE(alone);
-  const Run expected = run_all(*alone, requests, false);
+  const Answers expected = run_all(*alone, requests, false);
   alone.reset();
   ModelSetup setup{.kv = "f16"};
   setup.tune = drafted(3, 1, [](profile::Profile& profile) {
@@ -108,7 +108,7 @@ TEST(Standalone, PreemptedRequestsGoOnExactly) {
   });
   auto runtime = load(setup);
   ASSERT_TRUE(runtime);
-  const Run run = run_all(*runtime, requests, true);
+  const Answers run = run_all(*runtime, requests, true);
   EXPECT_EQ(run.ids, expected.ids);
   EXPECT_GT(run.preemptions, 0u);
   EXPECT_GT(run.accepted, 0u);
@@ -123,7 +123,7 @@ TEST(Standalone, TheTargetAsItsOwnDraftModelIsAlwaysRight) {
   std::vector<Request> requests = make_requests();
   for (Request& request : requests) request.sampling.temperature = 0;
   for (Request& request : requests) request.max_tokens = 61;  // the prompt's token, then rounds of 4
-  const Run run = run_all(*runtime, requests, true);
+  const Answers run = run_all(*runtime, requests, true);
   EXPECT_GT(run.drafted, 0u);
   EXPECT_EQ(run.accepted, run.drafted);
 }
@@ -132,7 +132,7 @@ TEST(Standalone, SelfSpeculationKeepsTheText) {
   const std::vector<Request> requests = make_requests();
   auto alone = load({.kv = "f16"});
   ASSERT_TRUE(alone);
-  const Run expected = run_all(*alone, requests, false);
+  const Answers expected = run_all(*alone, requests, false);
   alone.reset();
   ModelSetup setup{.kv = "f16"};
   setup.tune = [](profile::Profile& profile) {
@@ -141,7 +141,7 @@ TEST(Standalone, SelfSpeculationKeepsTheText) {
   };
   auto runtime = load(setup);
   ASSERT_TRUE(runtime);
-  const Run run = run_all(*runtime, requests, true);
+  const Answers run = run_all(*runtime, requests, true);
   EXPECT_EQ(run.ids, expected.ids);
   EXPECT_GT(run.drafted, 0u);
 }

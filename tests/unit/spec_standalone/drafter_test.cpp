@@ -207,7 +207,9 @@ TEST_F(Drafters, RowsBeyondTheSharedVocabularyAreNeverDrafted) {
   make(3, 2);
   open(1);
   observe(1, {1}, 0);
-  for (const int32_t token : propose({1}, 8)[0].tokens) EXPECT_LT(token, 30);
+  const Drafted draft = propose({1}, 8)[0];
+  EXPECT_FALSE(draft.tokens.empty());
+  for (const int32_t token : draft.tokens) EXPECT_LT(token, 30);
 }
 
 TEST_F(Drafters, AtItsContextTheModelStopsDraftingWithoutAFault) {
