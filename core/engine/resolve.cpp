@@ -1,17 +1,30 @@
 #include "engine/resolve.h"
 
+#include <charconv>
 #include <nlohmann/json.hpp>
-
 #include <set>
 
 #include "base/machine.h"
 #include "engine/kv_setup.h"
 #include "model/files/tensor_types.h"
+#include "profile/keys.h"
 
 namespace turbo::engine {
 
 uint32_t compute_threads(const profile::Profile& profile) {
   return profile.compute.threads > 0 ? static_cast<uint32_t>(profile.compute.threads) : usable_cpus();
+}
+
+uint32_t self_draft_layers(const profile::Profile& profile, uint32_t n_layers) {
+  const profile::DrafterFacts* facts = profile::find_drafter(profile.drafter.name);
+  if (!facts || !facts->first_layers) return 0;
+  uint32_t layers = 0;
+  if (const auto option = profile.drafter.options.find("layers"); option != profile.drafter.options.end()) {
+    const std::string& text = option->second;
+    const auto [rest, failed] = std::from_chars(text.data(), text.data() + text.size(), layers);
+    if (failed != std::errc() || rest != text.data() + text.size()) return 0;  // the drafter refuses it
+  }
+  return layers > 0 ? layers : std::max(1u, n_layers / 3);
 }
 
 loader::Request make_request(const profile::Profile& profile, const kv::CodecPolicy& policy, const model::ModelFile& file,
@@ -53,6 +66,9 @@ loader::Request make_request(const profile::Profile& profile, const kv::CodecPol
       options["model"] = profile.drafter.model.string();
       request.files["drafter"].push_back(profile.drafter.model);
     }
+    if (!profile.drafter.token_map.empty()) options["token_map"] = profile.drafter.token_map.string();
+    // Said to the drafter as well, so that what it runs is what the memory is planned for.
+    if (const uint32_t layers = self_draft_layers(profile, facts->n_layers)) options["layers"] = std::to_string(layers);
     if (profile.drafter.steps > 0) options["steps"] = std::to_string(profile.drafter.steps);
     if (profile.drafter.topk > 0) options["topk"] = std::to_string(profile.drafter.topk);
   }

@@ -12,6 +12,9 @@ namespace turbo::engine {
 /// Compute threads the profile means; 0 = every usable processor.
 uint32_t compute_threads(const profile::Profile& profile);
 
+/// Layers of a target of `n_layers` that draft for it in a cache of their own; 0 with a drafter that does not do so.
+uint32_t self_draft_layers(const profile::Profile& profile, uint32_t n_layers);
+
 /// `facts` is borrowed by the request. `draft_file`: a second model that will be loaded, or null.
 loader::Request make_request(const profile::Profile& profile, const kv::CodecPolicy& policy, const model::ModelFile& file,
                              const model::ModelFile* draft_file, const turbo_model_facts* facts);

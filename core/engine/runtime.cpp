@@ -47,7 +47,6 @@ kv::CacheShape cache_shape(const model::ModelConfig& config, uint32_t n_blocks, 
   return {config.n_layers, config.n_kv_heads, config.head_dim_k, config.head_dim_v, n_blocks, max_sequences, exact_rows};
 }
 
-kv::CacheShape draft_shape(const model::ModelConfig& draft) { return cache_shape(draft, 1, 1); }
 
 }  // namespace
 
@@ -239,12 +238,14 @@ Status Runtime::Impl::plan_cache() {
   return Status::ok();
 }
 
-// Of one block of the draft model's cache; 0 without one.
+// Of one block of the cache of a draft model, or of the target's layers that draft; 0 without.
 Result<uint64_t> Runtime::Impl::draft_block_bytes() {
-  if (!draft.file) return 0;
+  model::ModelConfig shape = draft.file ? draft.config : config;
+  if (!draft.file) shape.n_layers = std::min(config.n_layers, self_draft_layers(profile, config.n_layers));
+  if (shape.n_layers == 0) return 0;
   uint64_t block_bytes = 0;
-  TURBO_RETURN_IF_ERROR(resolution->with_codec("f16", draft.config.n_layers, [&]() -> Status {
-    TURBO_ASSIGN(const turbo_kv_bytes bytes, kv::KvCache::bytes(pack().api, pack().self, draft_shape(draft.config)));
+  TURBO_RETURN_IF_ERROR(resolution->with_codec("f16", shape.n_layers, [&]() -> Status {
+    TURBO_ASSIGN(const turbo_kv_bytes bytes, kv::KvCache::bytes(pack().api, pack().self, cache_shape(shape, 1, 1)));
     block_bytes = bytes.block_bytes;
     return Status::ok();
   }));
@@ -252,8 +253,14 @@ Result<uint64_t> Runtime::Impl::draft_block_bytes() {
 }
 
 void Runtime::Impl::report_draft(uint64_t block_bytes) {
-  if (!draft.file) return;
+  if (block_bytes == 0) return;
   const uint64_t per_token = block_bytes / kv::kBlock;
+  if (!draft.file) {
+    const uint32_t layers = self_draft_layers(profile, config.n_layers);
+    report.json["draft_model"] = {{"layers", layers}, {"weights_bytes", 0}, {"kv_bytes_per_token", per_token}};
+    report.text += fmt::format("draft model: the first {} layers of the target: cache {} bytes a token\n", layers, per_token);
+    return;
+  }
   report.json["draft_model"] = {{"path", draft.file->path().string()},
                                 {"architecture", draft.config.architecture},
                                 {"parameters", draft.config.n_parameters},
@@ -268,6 +275,7 @@ void Runtime::Impl::report_draft(uint64_t block_bytes) {
 Status Runtime::Impl::load_weights(const Progress& progress) {
   stage = LoadStage::weights;
   TURBO_RETURN_IF_ERROR(resolution->start());
+  for (const std::string& warning : resolution->report().warnings) spdlog::warn("{}", warning);
   weights = std::make_unique<model::WeightSet>(pack());
   TURBO_RETURN_IF_ERROR(weights->load(*file, config, [&](uint64_t done, uint64_t total) {
     if (progress) progress("weights", total ? static_cast<double>(done) / static_cast<double>(total) : 1.0);
@@ -291,6 +299,10 @@ Status Runtime::Impl::open_drafter(const DraftModelLimits& limits) {
   if (!profile.drafter.model.empty() && !host_program->model_status().is_ok()) {
     stage = LoadStage::weights;
     return host_program->model_status();
+  }
+  if (status.code() == Code::invalid_argument) {  // a setting, which its owner can mend
+    stage = LoadStage::settings;
+    return status;
   }
   spdlog::warn("running without a drafter: {}", status.message());
   return Status::ok();

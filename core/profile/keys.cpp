@@ -389,7 +389,7 @@ std::span<const DrafterFacts> known_drafters() {
       {"medusa", true, false, true},
       {"cascade", true, true, true},
       {"chimera", true, true, true},
-      {"self_spec", false, true, true},
+      {"self_spec", false, true, true, false, true},
   };
   return drafters;
 }

@@ -82,6 +82,7 @@ struct DrafterFacts {
   bool takes_steps = false;   // shaped by drafter.steps and drafter.topk
   bool experimental = false;  // said so at start
   bool whole_model = false;   // drafter.model is a model of its own, opened with the target's
+  bool first_layers = false;  // drafts with the first layers of the target, options.layers of them
 };
 
 std::span<const DrafterFacts> known_drafters();

@@ -123,6 +123,7 @@ class Validator {
     if (p_.drafter.name == "off") return false;
     if (facts_ == nullptr) return true;
     if (key == "drafter.steps" || key == "drafter.topk") return facts_->takes_steps;
+    if (key == "drafter.token_map") return facts_->needs_model || facts_->takes_steps;
     if (key == "drafter.model") return facts_->needs_model;
     const DrafterOption* option = key.starts_with("drafter.options.") ? nullptr : find_drafter_option(key.substr(8));
     return option == nullptr ||

@@ -17,17 +17,22 @@ bool before(const T& score_a, int32_t a, const T& score_b, int32_t b) {
 
 }  // namespace
 
-void best_tokens(std::span<const float> logits, uint32_t count, std::vector<Candidate>& out) {
+void best_tokens(std::span<const float> logits, std::span<const int32_t> allowed, uint32_t count, std::vector<Candidate>& out) {
   out.clear();
   if (count == 0) return;
-  for (size_t id = 0; id < logits.size(); ++id) {
-    const float logit = logits[id];
-    if (!(logit > -INFINITY)) continue;  // NaN too
-    if (out.size() == count && !(logit > out.back().probability)) continue;
+  const auto for_each = [&](const auto& visit) {
+    if (allowed.empty())
+      for (size_t id = 0; id < logits.size(); ++id) visit(static_cast<int32_t>(id), logits[id]);
+    else
+      for (const int32_t id : allowed) visit(id, logits[static_cast<size_t>(id)]);
+  };
+  for_each([&](int32_t id, float logit) {
+    if (!(logit > -INFINITY)) return;  // NaN too
+    if (out.size() == count && !(logit > out.back().probability)) return;
     if (out.size() == count) out.pop_back();
     const auto at = std::find_if(out.begin(), out.end(), [&](const Candidate& other) { return logit > other.probability; });
-    out.insert(at, {static_cast<int32_t>(id), logit});
-  }
+    out.insert(at, {id, logit});
+  });
   if (out.empty()) return;
   if (count == 1) {
     out[0].probability = 1;
@@ -35,8 +40,9 @@ void best_tokens(std::span<const float> logits, uint32_t count, std::vector<Cand
   }
   const float most = out[0].probability;
   double sum = 0;
-  for (const float logit : logits)
+  for_each([&](int32_t, float logit) {
     if (logit - most > kNegligible) sum += std::exp(logit - most);
+  });
   for (Candidate& candidate : out) {
     const double p = std::exp(static_cast<double>(candidate.probability) - most) / sum;
     candidate.probability = std::isfinite(p) ? static_cast<float>(p) : 0;

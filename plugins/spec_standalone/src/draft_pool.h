@@ -16,8 +16,9 @@ struct Candidate {
 };
 
 /// The `count` most probable of ids [0, vocab), best first; ties go to the lower id, NaN counts as impossible. With count 1
-/// the probability is not worked out and is 1. Empty when no logit is a number.
-void best_tokens(std::span<const float> logits, uint32_t count, std::vector<Candidate>& out);
+/// the probability is not worked out and is 1. `allowed`, if not empty, names the only ids that exist, in rising order, all
+/// below vocab. Empty when no logit is a number.
+void best_tokens(std::span<const float> logits, std::span<const int32_t> allowed, uint32_t count, std::vector<Candidate>& out);
 
 class DraftPool {
  public:

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "token_map.h"
+
 namespace turbo::spec_standalone {
 namespace {
 
@@ -9,18 +11,23 @@ constexpr size_t kCatchUp = 64;  // tokens that may wait for the next draft; mor
 
 }  // namespace
 
-ModelDrafter::ModelDrafter(const Host& host, const DraftShape& shape, std::string path, uint32_t n_layers)
+ModelDrafter::ModelDrafter(const Host& host, const DraftShape& shape, std::string path, uint32_t n_layers,
+                           const std::string& token_map)
     : host_(host), shape_(shape), service_(host.service<turbo_host_program>(TURBO_HOST_PROGRAM_DRAFT)) {
   if (!service_ || !TURBO_HAS(service_, model_drop) || !service_->model_open)
     throw Failure(TURBO_UNSUPPORTED, "the host runs no draft models");
   const turbo_draft_source source{sizeof source, n_layers, path.empty() ? nullptr : path.c_str()};
   facts_.struct_size = sizeof facts_;
   must(service_->model_open(service_->ctx, &source, &model_, &facts_, &error_));
-  if (shape_.branches > facts_.max_logit_rows || shape_.steps * shape_.branches > facts_.max_nodes) {
+  try {
+    if (shape_.branches > facts_.max_logit_rows || shape_.steps * shape_.branches > facts_.max_nodes)
+      throw Failure(TURBO_INVALID_ARGUMENT, "steps " + std::to_string(shape_.steps) + " with topk " + std::to_string(shape_.branches) + ": at most " +
+                                                std::to_string(facts_.max_nodes) + " nodes can be run for a draft",
+                    "lower drafter.steps or drafter.topk");
+    if (!token_map.empty()) allowed_ = read_token_map(token_map, std::min(facts_.shared_vocab, facts_.vocab_size));
+  } catch (...) {
     service_->model_close(service_->ctx, model_);
-    throw Failure(TURBO_INVALID_ARGUMENT, "steps " + std::to_string(shape_.steps) + " with topk " + std::to_string(shape_.branches) + ": at most " +
-                                              std::to_string(facts_.max_nodes) + " nodes can be run for a draft",
-                  "lower drafter.steps or drafter.topk");
+    throw;
   }
 }
 
@@ -135,7 +142,7 @@ void ModelDrafter::run(std::vector<turbo_draft_group>& groups, turbo_view& logit
 void ModelDrafter::take_logits(Draft& draft, const turbo_view& logits, uint32_t row, int32_t parent) {
   const auto* values = reinterpret_cast<const float*>(static_cast<const char*>(logits.data) + row * logits.stride[0]);
   // Rows beyond the shared vocabulary mean nothing to the target.
-  best_tokens({values, std::min(facts_.shared_vocab, facts_.vocab_size)}, shape_.branches, candidates_);
+  best_tokens({values, std::min(facts_.shared_vocab, facts_.vocab_size)}, allowed_, shape_.branches, candidates_);
   draft.pool.expand(parent, candidates_);
 }
 

@@ -23,8 +23,8 @@ struct DraftShape {
 
 class ModelDrafter {
  public:
-  /// `path` empty: the first `n_layers` layers of the target.
-  ModelDrafter(const Host& host, const DraftShape& shape, std::string path, uint32_t n_layers);
+  /// `path` empty: the first `n_layers` layers of the target. `token_map`: see token_map.h; empty: any token may be drafted.
+  ModelDrafter(const Host& host, const DraftShape& shape, std::string path, uint32_t n_layers, const std::string& token_map);
   ~ModelDrafter();
   ModelDrafter(const ModelDrafter&) = delete;
   ModelDrafter& operator=(const ModelDrafter&) = delete;
@@ -73,6 +73,7 @@ class ModelDrafter {
   turbo_draft_model* model_ = nullptr;
   turbo_draft_facts facts_{};
   std::unordered_map<uint32_t, Session> sessions_;
+  std::vector<int32_t> allowed_;  // by the token map; empty: all
   std::vector<Candidate> candidates_;
   std::vector<std::vector<int32_t>> tokens_, parents_;  // of the groups of a run
 };

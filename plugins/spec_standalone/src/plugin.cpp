@@ -10,13 +10,15 @@ namespace {
 constexpr const char* kStandaloneOptions = R"({
   "model": {"type": "string", "default": "", "doc": "Model file or folder (drafter.model)."},
   "steps": {"type": "int", "default": 3, "min": 1, "max": 63, "doc": "Runs of the draft model for a draft: its depth."},
-  "topk": {"type": "int", "default": 1, "min": 1, "max": 64, "doc": "Branches kept at each depth; 1 drafts a chain."}
+  "topk": {"type": "int", "default": 1, "min": 1, "max": 64, "doc": "Branches kept at each depth; 1 drafts a chain."},
+  "token_map": {"type": "string", "default": "", "doc": "File of the token ids that may be drafted (drafter.token_map); empty: all."}
 })";
 
 constexpr const char* kSelfOptions = R"({
   "layers": {"type": "int", "default": 0, "min": 0, "max": 1023, "doc": "First layers of the target that draft; 0: a third of them."},
   "steps": {"type": "int", "default": 3, "min": 1, "max": 63, "doc": "Runs of those layers for a draft: its depth."},
-  "topk": {"type": "int", "default": 1, "min": 1, "max": 64, "doc": "Branches kept at each depth; 1 drafts a chain."}
+  "topk": {"type": "int", "default": 1, "min": 1, "max": 64, "doc": "Branches kept at each depth; 1 drafts a chain."},
+  "token_map": {"type": "string", "default": "", "doc": "File of the token ids that may be drafted (drafter.token_map); empty: all."}
 })";
 
 DraftShape shape_of(const Host& host) {
@@ -44,7 +46,7 @@ class Standalone : public Component<Standalone> {
   explicit Standalone(const Host& host) {
     const std::string path = host.option("model", std::string());
     if (path.empty()) throw Failure(TURBO_INVALID_ARGUMENT, "standalone: no draft model is named", "set drafter.model");
-    drafter_.emplace(host, shape_of(host), path, 0);
+    drafter_.emplace(host, shape_of(host), path, 0, host.option("token_map", std::string()));
   }
 };
 
@@ -57,7 +59,7 @@ class SelfSpec : public Component<SelfSpec> {
     if (n_layers == 0) n_layers = std::max(1u, target->n_layers / 3);
     if (n_layers >= target->n_layers)
       throw Failure(TURBO_INVALID_ARGUMENT, "self_spec: expected fewer layers than the target's " + std::to_string(target->n_layers) + " but found " + std::to_string(n_layers));
-    drafter_.emplace(host, shape_of(host), std::string(), n_layers);
+    drafter_.emplace(host, shape_of(host), std::string(), n_layers, host.option("token_map", std::string()));
   }
 };
 

@@ -4,9 +4,11 @@
 #include <turbo/plugin.hpp>
 
 #include <algorithm>
+#include <fstream>
 #include <random>
 
 #include "model_drafter.h"
+#include "support/temp_dir.h"
 
 extern "C" const turbo_plugin* turbo_plugin_query(uint32_t, uint32_t);
 
@@ -32,7 +34,7 @@ struct Drafted {
   std::vector<int32_t> tokens, parents;
 };
 
-class Drafters : public testing::Test {
+class Drafters : public ::testing::Test {
  protected:
   Drafters() {
     model.facts.vocab_size = kVocab;
@@ -210,6 +212,23 @@ TEST_F(Drafters, RowsBeyondTheSharedVocabularyAreNeverDrafted) {
   const Drafted draft = propose({1}, 8)[0];
   EXPECT_FALSE(draft.tokens.empty());
   for (const int32_t token : draft.tokens) EXPECT_LT(token, 30);
+}
+
+TEST_F(Drafters, ATokenMapLimitsWhatIsDrafted) {
+  const turbo::testing::TempDir dir;
+  const std::string path = (dir.path() / "map").string();
+  std::ofstream(path) << "3 5 8";
+  host.options["token_map"] = path;
+  make(3, 2);
+  open(1);
+  observe(1, {1, 2}, 0);
+  const Drafted draft = propose({1}, 8)[0];
+  EXPECT_FALSE(draft.tokens.empty());
+  for (const int32_t token : draft.tokens) EXPECT_TRUE(token == 3 || token == 5 || token == 8) << token;
+  std::ofstream(path) << "3 40";
+  EXPECT_THROW(make(3, 2), std::runtime_error);
+  component.reset();
+  EXPECT_EQ(model.live, 0) << "the refused drafter closed its model too";
 }
 
 TEST_F(Drafters, AtItsContextTheModelStopsDraftingWithoutAFault) {

@@ -11,7 +11,7 @@ namespace {
 
 std::vector<Candidate> best(const std::vector<float>& logits, uint32_t count) {
   std::vector<Candidate> out;
-  best_tokens(logits, count, out);
+  best_tokens(logits, {}, count, out);
   return out;
 }
 
@@ -25,6 +25,17 @@ TEST(BestTokens, AreTheMostProbableWithTiesToTheLowerId) {
   EXPECT_NEAR(top[0].probability, std::exp(3) / sum, 1e-6);
   EXPECT_NEAR(top[2].probability, std::exp(2) / sum, 1e-6);
   EXPECT_EQ(best({1, 3, 3, 2}, 1)[0].token, 1);
+}
+
+TEST(BestTokens, OnlyAllowedOnesExist) {
+  const std::vector<float> logits{1, 9, 3, NAN, 2};
+  const std::vector<int32_t> allowed{0, 3, 4};
+  std::vector<Candidate> out;
+  best_tokens(logits, allowed, 4, out);
+  ASSERT_EQ(out.size(), 2u);
+  EXPECT_EQ(out[0].token, 4);
+  EXPECT_EQ(out[1].token, 0);
+  EXPECT_NEAR(out[0].probability, std::exp(2) / (std::exp(1) + std::exp(2)), 1e-6);
 }
 
 TEST(BestTokens, NotANumberNeverWins) {
