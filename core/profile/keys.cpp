@@ -28,7 +28,8 @@ void store(T& field, const Value& value) {
       store(field.emplace(), value);
     }
   } else if constexpr (std::is_same_v<T, std::filesystem::path>) {
-    field = std::get<std::string>(value);
+    if (std::holds_alternative<std::monostate>(value)) field.clear();
+    else field = std::get<std::string>(value);
   } else if constexpr (std::is_same_v<T, std::vector<std::filesystem::path>>) {
     const auto& texts = std::get<std::vector<std::string>>(value);
     field.assign(texts.begin(), texts.end());

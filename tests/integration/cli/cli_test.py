@@ -184,7 +184,7 @@ class Refusals(unittest.TestCase):
         prompt = ["--prompt", "one two three four one two three four one two", "--max-tokens", "60", "--temperature", "0", "--ignore-eos", "--json"]
         plain = data(turbo("run", *prompt))
         self.assertIsNone(plain["speculation"])
-        for profile in ("cpu-phantom", "rx6700xt-phantom", "rx6700xt-ngram"):
+        for profile in ("cpu-phantom", "cpu-standalone", "rx6700xt-phantom", "rx6700xt-ngram"):
             drafted = data(turbo("run", "--profile", profile, *prompt))
             self.assertEqual(drafted["text"], plain["text"], profile)
             self.assertGreater(drafted["speculation"]["accepted"], 0, profile)

@@ -163,6 +163,22 @@ TEST(Flags, OfADrafterThatIsNotSelectedWarn) {
   EXPECT_TRUE(off->drafter.options.empty());
   EXPECT_TRUE(adjusted(*parse_flags({{"--drafter", "ngram"}, {"--speculative-eagle-topk", "2"}}),
                        "--speculative-eagle-topk has no effect"));
+  for (const char* key : {"drafter.model", "drafter.token_map"}) {
+    const auto path = parse_flags({{"--drafter", "ngram"}, {"--set", std::string(key) + "=somewhere"}});
+    ASSERT_TRUE(path.is_ok()) << what(path);
+    EXPECT_TRUE(adjusted(*path, fmt::format("--set {} has no effect: drafter 'ngram' does not have it", key)));
+    EXPECT_TRUE(path->drafter.model.empty() && path->drafter.token_map.empty());
+  }
+}
+
+// Whatever a row reads out of a profile it takes back: a setting without effect is undone that way.
+TEST(Keys, EveryRowTakesItsOwnDefault) {
+  for (const KeySpec& key : key_table()) {
+    if (!key.get) continue;  // kv.codec: a way to write two others
+    Profile p;
+    EXPECT_NO_THROW(key.set(p, key.get(Profile{}))) << key.path;
+    EXPECT_EQ(key.get(p), key.get(Profile{})) << key.path;
+  }
 }
 
 TEST(Flags, AnotherDrafterDropsTheFilesSettings) {
