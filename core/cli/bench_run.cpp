@@ -47,16 +47,6 @@ struct Timing {
   double tokens_per_second, ms_per_step;
 };
 
-void add(engine::Speculation& sum, const engine::Speculation& one) {
-  sum.rounds += one.rounds;
-  sum.drafted += one.drafted;
-  sum.accepted += one.accepted;
-  sum.emitted += one.emitted;
-  auto& depths = sum.accepted_by_depth;
-  depths.resize(std::max(depths.size(), one.accepted_by_depth.size()));
-  for (size_t d = 0; d < one.accepted_by_depth.size(); ++d) depths[d] += one.accepted_by_depth[d];
-}
-
 using Clock = std::chrono::steady_clock;
 double ms_between(Clock::time_point from, Clock::time_point to) { return std::chrono::duration<double, std::milli>(to - from).count(); }
 
@@ -102,7 +92,7 @@ Result<Timing> load_once(engine::Runtime& runtime, const BenchCase& what, const 
           failure = finish.status;
           return;
         }
-        add(speculation, finish.speculation);
+        speculation.add(finish.speculation);
         tokens += static_cast<double>(waiter->n_tokens);
         load.first_ms.push_back(waiter->first_ms);
         load.gaps_ms.insert(load.gaps_ms.end(), waiter->gaps_ms.begin(), waiter->gaps_ms.end());
@@ -131,7 +121,7 @@ Result<Timing> time_once(engine::Runtime& runtime, const BenchCase& what, const 
     tokens += what.gen_tokens ? finish.usage.completion_tokens - 1 : finish.usage.prompt_tokens;
     longest_ns = std::max(longest_ns, static_cast<double>(what.gen_tokens ? finish.timings.generate_ns : finish.timings.prompt_ns));
     rounds = std::max(rounds, static_cast<double>(finish.speculation.rounds) - (what.gen_tokens ? 1 : 0));
-    add(speculation, finish.speculation);
+    speculation.add(finish.speculation);
   }
   if (longest_ns <= 0) return Status(Code::internal, "bench: no time passed; ask for more tokens");
   return Timing{tokens * 1e9 / longest_ns, longest_ns / 1e6 / std::max(1.0, rounds)};

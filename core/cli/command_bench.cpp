@@ -128,6 +128,7 @@ nlohmann::ordered_json to_json(const BenchResult& r, const std::string& drafter,
           {"bytes_read_per_token", r.bytes_read_per_token},
           {"bandwidth_gb_s", measured(alone ? gigabytes_per_second(r) : 0.0)},
           {"bandwidth_percent", measured(alone ? percent_of(gigabytes_per_second(r), roofline.read_gb_s) : 0.0)},
+          {"steps_by_rows", steps_json(r.speculation)},
           {"speculation", speculation_json(r.speculation, drafter)}};
 }
 

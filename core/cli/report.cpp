@@ -21,6 +21,14 @@ const char* reason_name(engine::FinishReason reason) {
 
 double per_second(uint64_t tokens, uint64_t ns) { return ns ? static_cast<double>(tokens) * 1e9 / static_cast<double>(ns) : 0.0; }
 
+nlohmann::ordered_json steps_json(const engine::Speculation& speculation) {
+  nlohmann::ordered_json steps = nlohmann::ordered_json::array();
+  for (size_t rows = 0; rows < speculation.steps_by_rows.size(); ++rows)
+    if (const auto& width = speculation.steps_by_rows[rows]; width.steps > 0)
+      steps.push_back({{"rows", rows}, {"steps", width.steps}, {"ms", milliseconds(width.ns)}});
+  return steps;
+}
+
 nlohmann::ordered_json speculation_json(const engine::Speculation& s, const std::string& drafter) {
   if (drafter == "off" || s.rounds == 0) return nullptr;
   return {{"drafter", drafter},
@@ -30,7 +38,8 @@ nlohmann::ordered_json speculation_json(const engine::Speculation& s, const std:
           {"emitted", s.emitted},
           {"mean_accept_length", static_cast<double>(s.emitted) / static_cast<double>(s.rounds)},
           {"accept_rate", s.drafted ? static_cast<double>(s.accepted) / static_cast<double>(s.drafted) : 0.0},
-          {"accept_by_depth", s.accepted_by_depth}};
+          {"accept_by_depth", s.accepted_by_depth},
+          {"draft_ms", milliseconds(s.draft_ns)}};
 }
 
 nlohmann::ordered_json run_report(const engine::Runtime& runtime, const std::vector<int32_t>& prompt, const Generated& g) {
@@ -48,6 +57,7 @@ nlohmann::ordered_json run_report(const engine::Runtime& runtime, const std::vec
                      {"predicted_ms", milliseconds(f.timings.generate_ns)},
                      {"predicted_per_second", per_second(steps, f.timings.generate_ns)},
                      {"ttft_ms", milliseconds(f.timings.queued_ns + f.timings.prompt_ns)}};
+  json["steps_by_rows"] = steps_json(f.speculation);
   json["speculation"] = speculation_json(f.speculation, runtime.profile().drafter.name);
   json["memory"] = engine::to_json(runtime.memory());
   json["resolved"] = runtime.resolved().json;

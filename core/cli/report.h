@@ -8,6 +8,8 @@ namespace turbo::cli {
 
 /// The object of `turbo run --json`.
 nlohmann::ordered_json run_report(const engine::Runtime& runtime, const std::vector<int32_t>& prompt, const Generated& generated);
+/// Decode steps by their rows: [{rows, steps, ms}], also without a drafter.
+nlohmann::ordered_json steps_json(const engine::Speculation& speculation);
 /// null, or the speculation object.
 nlohmann::ordered_json speculation_json(const engine::Speculation& speculation, const std::string& drafter);
 /// One line on stderr.

@@ -88,6 +88,17 @@ Status Engine::Impl::emit(Live& request, const sched::RowGroup& group, GroupOutp
   return Status::ok();
 }
 
+namespace {
+
+// For tools that replay what drafts were offered and what of them held.
+void trace_round(const std::string& name, const spec::DraftTree& draft, const spec::Acceptance& acceptance, uint64_t draft_ns) {
+  if (!spdlog::should_log(spdlog::level::trace)) return;
+  spdlog::trace("{}: round {{\"parents\":[{}],\"accepted\":[{}],\"draft_us\":{}}}", name, fmt::join(draft.parents, ","),
+                fmt::join(acceptance.accepted, ","), draft_ns / 1000);
+}
+
+}  // namespace
+
 void Engine::Impl::count(Live& request, const sched::RowGroup& group, const spec::Acceptance& acceptance, size_t n_emitted) {
   const uint64_t now = now_ns();
   if (request.first_token_ns == 0) {
@@ -95,8 +106,14 @@ void Engine::Impl::count(Live& request, const sched::RowGroup& group, const spec
     metrics.time_to_first_token.Observe(seconds(now - request.submitted_ns));
   } else {
     metrics.inter_token.Observe(seconds(now - request.last_token_ns) / static_cast<double>(std::max<size_t>(1, n_emitted)));
+    const uint64_t drafting_ns = earlier_draft_ns + draft_ns - request.draft_ns_seen;
+    request.speculation.add_step(step_rows, step_run_ns);
+    request.speculation.draft_ns += drafting_ns;
+    if (request.drafting) trace_round(request.request.name, request.draft, acceptance, drafting_ns);
   }
   request.last_token_ns = now;
+  request.draft_ns_seen = earlier_draft_ns + draft_ns;
+  step_emitted += n_emitted;
   Speculation& speculation = request.speculation;
   ++speculation.rounds;
   speculation.drafted += group.n_draft;

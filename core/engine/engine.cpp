@@ -192,6 +192,7 @@ void Engine::Impl::loop() {
     Mailbox::Mail mail = mailbox.take(!live.empty() ? std::chrono::milliseconds(0) : idle_checked ? kForEver : kUntilCalm);
     const bool calm = live.empty() && mail.submissions.empty() && mail.tasks.empty() && !mail.stop;
     const uint64_t begin = now_ns();
+    earlier_draft_ns += draft_ns;
     deliver_ns = draft_ns = 0;
     runner->reset_times();
     accept(mail);

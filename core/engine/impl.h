@@ -18,6 +18,7 @@
 #include "engine/step_runner.h"
 #include "kv/prefix_file.h"
 #include "sched/pace.h"
+#include "spec/draft_gate.h"
 #include "spec/draft_length.h"
 
 namespace turbo::engine {
@@ -39,6 +40,7 @@ struct Live {
   spec::DraftLength draft_length;
   bool drafting = false;     // has a drafter session
   uint32_t n_observed = 0;   // tokens that the session has seen
+  uint64_t draft_ns_seen = 0;  // the engine's time in the drafter up to the last token
 };
 
 // Something to tell a listener once the next step is on its way.
@@ -103,6 +105,7 @@ struct Engine::Impl {
   sched::StepPace pace;
   spec::StepCost step_cost;           // unknown: drafts are as long as they may be
   spec::DraftCost draft_cost;
+  spec::DraftGate draft_gate;
   spec::DraftLength typical_length;   // of all requests, where a new one begins
   sched::ClientShares shares;
 
@@ -114,6 +117,10 @@ struct Engine::Impl {
   std::vector<GroupOutput> outputs;
   std::vector<Event> outbox;
   uint64_t deliver_ns = 0, draft_ns = 0;  // of this turn of the loop
+  uint64_t earlier_draft_ns = 0;          // of all turns before
+  uint32_t step_rows = 0;                 // of this step, and what it took to compute and sample them
+  uint64_t step_run_ns = 0;
+  uint64_t step_emitted = 0;
   std::random_device entropy;
   uint32_t n_prefix_files = 0;  // being saved or restored: they hold blocks without a request
   bool idle_checked = true;

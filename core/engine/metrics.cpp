@@ -1,5 +1,7 @@
 #include "engine/metrics.h"
 
+#include <algorithm>
+
 namespace turbo::engine {
 namespace {
 
@@ -25,6 +27,24 @@ prometheus::Histogram& histogram(prometheus::Registry& registry, const char* nam
 
 }  // namespace
 
+DecodeSteps::DecodeSteps(prometheus::Registry& registry) {
+  for (size_t i = 0; i < ranges_.size(); ++i) {
+    const uint32_t from = i == 0 ? 1 : kUpTo[i - 1] + 1;
+    const std::string label = i == kUpTo.size()  ? std::to_string(from) + "+"
+                              : from == kUpTo[i] ? std::to_string(from)
+                                                 : std::to_string(from) + "-" + std::to_string(kUpTo[i]);
+    ranges_[i] = {&counter(registry, "turbo_decode_steps_total", "Steps that only decode, by their rows", {{"rows", label}}),
+                  &counter(registry, "turbo_decode_seconds_total", "Computing and sampling steps that only decode, by their rows",
+                           {{"rows", label}})};
+  }
+}
+
+void DecodeSteps::count(uint32_t rows, double took) {
+  const auto range = static_cast<size_t>(std::lower_bound(kUpTo.begin(), kUpTo.end(), rows) - kUpTo.begin());
+  ranges_[range].steps->Increment();
+  ranges_[range].seconds->Increment(took);
+}
+
 Metrics::Metrics(const std::string& drafter_name)
     : registry(std::make_shared<prometheus::Registry>()),
       prompt_tokens(counter(*registry, "turbo_prompt_tokens_total", "Prompt tokens computed or reused")),
@@ -42,6 +62,7 @@ Metrics::Metrics(const std::string& drafter_name)
       deliver_seconds(engine_seconds(*registry, "deliver")),
       draft_seconds(engine_seconds(*registry, "draft")),
       schedule_seconds(engine_seconds(*registry, "schedule")),
+      decode_steps(*registry),
       requests_running(gauge(*registry, "turbo_requests_running", "Requests being computed")),
       requests_waiting(gauge(*registry, "turbo_requests_waiting", "Requests in the queue")),
       kv_blocks_used(gauge(*registry, "turbo_kv_blocks_used", "KV blocks held by requests")),

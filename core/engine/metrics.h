@@ -6,9 +6,25 @@
 #include <prometheus/histogram.h>
 #include <prometheus/registry.h>
 
+#include <array>
 #include <memory>
 
 namespace turbo::engine {
+
+// Steps that only decode, by ranges of their rows: how dear rows are that verify drafts.
+class DecodeSteps {
+ public:
+  explicit DecodeSteps(prometheus::Registry& registry);
+  void count(uint32_t rows, double took);
+
+ private:
+  struct Range {
+    prometheus::Counter* steps;
+    prometheus::Counter* seconds;
+  };
+  static constexpr std::array<uint32_t, 8> kUpTo{1, 2, 3, 4, 8, 16, 32, 64};
+  std::array<Range, kUpTo.size() + 1> ranges_;  // the last: more rows
+};
 
 struct Metrics {
   explicit Metrics(const std::string& drafter_name);
@@ -29,6 +45,7 @@ struct Metrics {
   prometheus::Counter& deliver_seconds;
   prometheus::Counter& draft_seconds;
   prometheus::Counter& schedule_seconds;
+  DecodeSteps decode_steps;
   prometheus::Gauge& requests_running;
   prometheus::Gauge& requests_waiting;
   prometheus::Gauge& kv_blocks_used;

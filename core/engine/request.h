@@ -76,12 +76,26 @@ struct Timings {
   uint64_t generate_ns = 0;  // first token to the last
 };
 
+/// Decode steps of one row count.
+struct StepsOfWidth {
+  uint64_t steps = 0;
+  uint64_t ns = 0;  // computing and sampling them
+};
+
+/// Steps of requests that draft and of those that do not: with both, what drafts cost and bring can be told.
 struct Speculation {
+  static constexpr uint32_t kMostRows = 64;  // steps of more rows, as those with prompts, count as of so many
+
   uint64_t rounds = 0;    // target steps that generated
   uint64_t drafted = 0;   // draft nodes verified
   uint64_t accepted = 0;  // of them
   uint64_t emitted = 0;   // tokens
   std::vector<uint64_t> accepted_by_depth;
+  std::vector<StepsOfWidth> steps_by_rows;  // [rows of the step, others' included]; without the step of the first token
+  uint64_t draft_ns = 0;                    // the engine spent in the drafter meanwhile, for all requests of the steps
+
+  void add_step(uint32_t rows, uint64_t ns);
+  void add(const Speculation& other);
 };
 
 enum class RequestState { waiting, prompt, generating };

@@ -110,6 +110,7 @@ void Engine::Impl::propose() {
     if (!sequence->decoding() || !speculator.is_open(sequence->id)) continue;
     // One prompt token may be left as well. It is the root then, and the drafter has not heard of it.
     if (request.n_observed < sequence->tokens.size()) continue;
+    if (parts.adaptive_drafts && !draft_gate.open()) continue;
     const uint32_t slots = draft_slots(request, rows - 1, tokens - 1, draft_seconds);
     if (slots < 2) continue;
     wants.push_back({sequence->id, slots, &request.draft});
@@ -167,22 +168,32 @@ void Engine::Impl::step() {
     for (const GroupInput& input : inputs) finish(*live.at(input.group->sequence->id), FinishReason::failed, status);
     return;
   }
-  uint32_t n_rows = 0;
+  step_rows = 0;
+  step_emitted = 0;
+  uint32_t nodes = 0;
   bool only_decodes = true;
+  for (const GroupInput& input : inputs) {
+    step_rows += input.group->n_tokens + input.group->n_draft;
+    nodes += input.group->n_draft;
+    only_decodes &= input.group->last && input.group->n_tokens == 1;
+  }
+  step_run_ns = runner->times().compute_ns + runner->times().sample_ns;
   for (size_t i = 0; i < inputs.size(); ++i) {
     const sched::RowGroup& group = *inputs[i].group;
-    n_rows += group.n_tokens + group.n_draft;
-    only_decodes &= group.last && group.n_tokens == 1;
     shares.charge(group.sequence->client, group.n_tokens);
     apply(group, outputs[i]);
   }
   n_steps.fetch_add(1);
   const double took = seconds(now_ns() - begin);
-  pace.record(n_rows, took);
+  pace.record(step_rows, took);
   // What the drafter made of the step's tokens is no price of its rows.
-  if (only_decodes) step_cost.record(n_rows, took - seconds(draft_ns - draft_before));
+  if (only_decodes) {
+    step_cost.record(step_rows, took - seconds(draft_ns - draft_before));
+    draft_gate.record({step_rows - nodes, nodes, static_cast<double>(step_emitted), seconds(draft_before)}, step_cost);
+    metrics.decode_steps.count(step_rows, seconds(step_run_ns));
+  }
   metrics.step_seconds.Observe(took);
-  metrics.batch_tokens.Observe(n_rows);
+  metrics.batch_tokens.Observe(step_rows);
   metrics.batch_requests.Observe(static_cast<double>(inputs.size()));
 }
 

@@ -37,6 +37,19 @@ Json usage_json(const AnswerUsage& usage) {
                 {"rejected_prediction_tokens", usage.rejected}}}};
 }
 
+namespace {
+
+// [{rows, steps, ms}] of the row counts that occurred.
+Json steps_json(const engine::Speculation& speculation) {
+  Json steps = Json::array();
+  for (size_t rows = 0; rows < speculation.steps_by_rows.size(); ++rows)
+    if (const auto& width = speculation.steps_by_rows[rows]; width.steps > 0)
+      steps.push_back({{"rows", rows}, {"steps", width.steps}, {"ms", ms(width.ns)}});
+  return steps;
+}
+
+}  // namespace
+
 Json timings_json(const engine::Finish& finish) {
   const auto& usage = finish.usage;
   const uint64_t computed = usage.prompt_tokens - std::min(usage.cached_tokens, usage.prompt_tokens);
@@ -50,7 +63,9 @@ Json timings_json(const engine::Finish& finish) {
               {"draft_n", finish.speculation.drafted},
               {"draft_n_accepted", finish.speculation.accepted},
               {"draft_rounds", finish.speculation.rounds},
-              {"draft_accepted_by_depth", finish.speculation.accepted_by_depth}};
+              {"draft_accepted_by_depth", finish.speculation.accepted_by_depth},
+              {"draft_ms", ms(finish.speculation.draft_ns)},
+              {"steps_by_rows", steps_json(finish.speculation)}};
 }
 
 void LiveRequests::began() {
