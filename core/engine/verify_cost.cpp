@@ -76,15 +76,17 @@ Result<std::vector<spec::RowCost>> measure_verify_cost(const EngineParts& parts,
   Subject subject(parts, runner, depth);
   TURBO_RETURN_IF_ERROR(subject.grow(uint64_t{depth} + *std::max_element(widths.begin(), widths.end())));
   TURBO_RETURN_IF_ERROR(subject.prefill(budget));
-  for (const uint32_t n : widths) {
-    std::vector<double> times;
-    for (uint32_t i = 0; i <= reps; ++i) {
+  // In turn: what disturbs the machine for a while disturbs all row counts alike.
+  std::vector<std::vector<double>> times(widths.size());
+  for (uint32_t i = 0; i <= reps; ++i)
+    for (size_t w = 0; w < widths.size(); ++w) {
       const uint64_t begin = now_ns();
-      TURBO_RETURN_IF_ERROR(subject.verify(n));
-      if (i > 0) times.push_back(seconds(now_ns() - begin));
+      TURBO_RETURN_IF_ERROR(subject.verify(widths[w]));
+      if (i > 0) times[w].push_back(seconds(now_ns() - begin));
     }
-    std::sort(times.begin(), times.end());
-    costs.push_back({n, times[times.size() / 2], times.front()});
+  for (size_t w = 0; w < widths.size(); ++w) {
+    std::sort(times[w].begin(), times[w].end());
+    costs.push_back({widths[w], times[w][times[w].size() / 2], times[w].front()});
   }
   return costs;
 }

@@ -22,9 +22,9 @@ struct DecodeStep {
 
 class DraftGate {
  public:
-  static constexpr double kShare = 0.01;              // what drafting may lose of plain decoding
-  static constexpr double kFirst = 8, kMost = 16;     // tokens in the account: at the start, and at most
-  static constexpr uint32_t kFirstReference = 8, kRarestReference = 64;  // drafted steps between plain ones
+  static constexpr double kShare = 0.0075;             // what drafting may lose of plain decoding
+  static constexpr double kFirst = 3, kMost = 8;       // tokens in the account: at the start, and at most
+  static constexpr uint32_t kFirstReference = 1, kRarestReference = 64;  // drafted steps between plain ones
 
   /// May the next step draft?
   bool open() const { return balance_ >= 0 && drafted_ < reference_; }

@@ -3,7 +3,8 @@
 // Measured once before serving, then followed by the steps that only decode. Weights are read once for all rows, so the
 // first rows beside the first are nearly free and later ones cost arithmetic; where the bend lies depends on the machine.
 // A busy machine slows steps of all sizes, of which only some are seen: so what is seen moves a common level quickly and
-// the shape of the curve slowly.
+// the shape of the curve slowly; but a row count that was not seen for long, or never since the first measurement, may be
+// wrong for long, and its newest step says more.
 #pragma once
 
 #include <cstdint>
@@ -21,11 +22,11 @@ struct RowCost {
 class StepCost {
  public:
   static constexpr uint32_t kMostRows = 64;
-  static constexpr double kLevelWeight = 0.1, kShapeWeight = 0.02;  // of the newest step
+  static constexpr double kLevelWeight = 0.1, kShapeWeight = 0.02, kRareWeight = 0.35;  // of the newest step
 
   StepCost() = default;
   explicit StepCost(std::span<const RowCost> measured) {
-    for (const RowCost& cost : measured) shape_[cost.rows] = cost.best;
+    for (const RowCost& cost : measured) shape_[cost.rows] = {cost.best, 0};
   }
 
   bool known() const { return !shape_.empty(); }
@@ -38,7 +39,12 @@ class StepCost {
  private:
   double shape(uint32_t rows) const;
 
-  std::map<uint32_t, double> shape_;
+  struct Known {
+    double seconds;
+    uint64_t seen;  // number of the step
+  };
+  std::map<uint32_t, Known> shape_;
+  uint64_t n_steps_ = 0;
   double level_ = 1;
 };
 
