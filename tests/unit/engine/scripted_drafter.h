@@ -3,8 +3,10 @@
 
 #include <turbo/abi/drafter.h>
 
+#include <chrono>
 #include <map>
 #include <random>
+#include <thread>
 #include <vector>
 
 #include "fake_pack.h"
@@ -16,6 +18,7 @@ struct ScriptedDrafter {
   std::map<uint32_t, std::vector<int32_t>> history;
   std::mt19937 rng{7};
   int mode = 0;  // 0 trees, 1 chains, 2 garbage tokens, 3 errors, 4 too many nodes, 5 pending
+  uint32_t slow_us = 0;  // each poll takes so long
   uint64_t proposals = 0;
   bool wrong_history = false;
   bool asked_early = false;  // for a draft below a token that it was not told
@@ -71,6 +74,7 @@ inline const turbo_drafter* scripted_api() {
     };
     d.poll = [](void* self, turbo_proposal* proposals, uint32_t n, turbo_error*) -> turbo_status {
       ScriptedDrafter& drafter = ScriptedDrafter::of(self);
+      if (drafter.slow_us) std::this_thread::sleep_for(std::chrono::microseconds(drafter.slow_us));
       if (drafter.mode == 3) return TURBO_INTERNAL;
       if (drafter.mode == 5) return TURBO_PENDING;
       for (uint32_t i = 0; i < n; ++i) drafter.fill(proposals[i]);

@@ -84,4 +84,52 @@ TEST(VerifyCost, DraftsFollowThePrice) {
   EXPECT_GT(static_cast<double>(emitted[0]) / static_cast<double>(rounds[0]), 2);
 }
 
+// What a step of so many rows took, and what the drafter took, is told with the request; with it the bound of docs/speculation.md.
+TEST(VerifyCost, ARequestTellsItsStepsByRowsAndTheTimeOfDrafting) {
+  FakeModel model(64, 2);
+  ScriptedDrafter drafter;
+  drafter.mode = 1;
+  drafter.slow_us = 500;
+  model.drafter = scripted_api();
+  model.drafter_self = &drafter;
+  model.pack.row_us = 1000;
+  EngineParts parts = model.parts();
+  parts.draft_slots = 3;
+  auto engine = std::move(Engine::start(parts, limits(1000))).value();
+  const std::vector<int32_t> prompt{1, 2, 3, 4, 5};
+  auto collector = submit(*engine, greedy_request(prompt, 60));
+  const Finish finish = collector->wait();
+  const Speculation& speculation = finish.speculation;
+  uint64_t steps = 0, nodes = 0, ns = 0;
+  for (size_t rows = 0; rows < speculation.steps_by_rows.size(); ++rows) {
+    const StepsOfWidth& width = speculation.steps_by_rows[rows];
+    steps += width.steps;
+    nodes += width.steps * (rows - 1);
+    ns += width.ns;
+    EXPECT_GE(width.ns, width.steps * rows * 1'000'000) << rows;
+  }
+  EXPECT_EQ(steps, speculation.rounds - 1) << "the first token came with the prompt";
+  EXPECT_EQ(nodes, speculation.drafted);
+  EXPECT_GT(speculation.steps_by_rows.at(3).steps, 0u);
+  EXPECT_GE(speculation.draft_ns, (steps - 1) * 500'000);
+  EXPECT_LE(ns + speculation.draft_ns, finish.timings.generate_ns);
+  EXPECT_GE(2 * (ns + speculation.draft_ns), finish.timings.generate_ns) << "the rest is small";
+
+  Request plain = greedy_request(prompt, 30);
+  plain.use_drafter = false;
+  const Speculation without = submit(*engine, plain)->wait().speculation;
+  ASSERT_EQ(without.steps_by_rows.size(), 2u);
+  EXPECT_EQ(without.steps_by_rows[1].steps, 29u);
+  EXPECT_EQ(without.draft_ns, 0u);
+
+  Speculation sum = without;
+  sum.add(speculation);
+  EXPECT_EQ(sum.steps_by_rows.size(), speculation.steps_by_rows.size());
+  EXPECT_EQ(sum.steps_by_rows[1].steps, 29 + speculation.steps_by_rows[1].steps);
+  EXPECT_EQ(sum.draft_ns, speculation.draft_ns);
+  EXPECT_EQ(sum.rounds, without.rounds + speculation.rounds);
+  sum.add_step(1000, 5);
+  EXPECT_EQ(sum.steps_by_rows.size(), Speculation::kMostRows + 1u);
+}
+
 }  // namespace turbo::engine::testing
