@@ -48,6 +48,8 @@ class Run(unittest.TestCase):
         for field in ("load_ms", "prompt_ms", "prompt_per_second", "predicted_ms", "predicted_per_second", "ttft_ms"):
             self.assertIn(field, answer["timings"])
         self.assertIsNone(answer["speculation"])
+        # The first token came with the prompt.
+        self.assertEqual([(width["rows"], width["steps"]) for width in answer["steps_by_rows"]], [(1, 11)])
         memory = answer["memory"]
         # 10 layers, 2 kv heads of 128, keys and values, two bytes each.
         self.assertEqual(memory["kv_bytes_per_token"], 10 * 2 * 128 * 2 * 2)
@@ -188,6 +190,9 @@ class Refusals(unittest.TestCase):
             drafted = data(turbo("run", "--profile", profile, *prompt))
             self.assertEqual(drafted["text"], plain["text"], profile)
             self.assertGreater(drafted["speculation"]["accepted"], 0, profile)
+            widths = drafted["steps_by_rows"]
+            self.assertEqual(sum(width["steps"] * (width["rows"] - 1) for width in widths), drafted["speculation"]["drafted"], profile)
+            self.assertGreater(drafted["speculation"]["draft_ms"], 0, profile)
 
     def test_a_path_on_the_wrong_instruction_set_says_so(self):
         result = self.refused(2, "run", "--prompt", "a", env={"PATH": os.environ["PATH"], "TURBO_CPU_ISA": "sse9"})

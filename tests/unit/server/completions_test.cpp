@@ -51,6 +51,14 @@ TEST_F(Completions, PromptsTimesChoices) {
   EXPECT_TRUE(whole["id"].get<std::string>().starts_with("cmpl-"));
 }
 
+TEST_F(Completions, TimingsTellStepsByRowsAndTheDraftersTime) {
+  say("ab");
+  const Json body{{"prompt", "x"}, {"turbo", {{"timings", true}}}};
+  const Json timings = post("/v1/completions", body).json()["timings"];
+  EXPECT_EQ(timings["steps_by_rows"], Json::parse(R"([{"rows": 1, "steps": 1, "ms": 5.0}, {"rows": 4, "steps": 1, "ms": 7.0}])"));
+  EXPECT_EQ(timings["draft_ms"], 0.5);
+}
+
 TEST_F(Completions, EchoWithLogprobs) {
   say("cd");
   const Json choice = both(Json{{"prompt", "ab"}, {"echo", true}, {"logprobs", 1}})["choices"][0];

@@ -127,6 +127,9 @@ void FakeBackend::finish(Live& live, engine::FinishReason reason) {
   finish.reason = reason;
   finish.usage = {static_cast<uint32_t>(live.request.prompt.size()), live.n_out, 0};
   finish.timings = {1000, 2000, 3000};
+  finish.speculation.add_step(1, 5'000'000);
+  finish.speculation.add_step(4, 7'000'000);
+  finish.speculation.draft_ns = 500'000;
   if (reason == engine::FinishReason::failed) finish.status = Status(live.script.code, "scripted failure");
   live.listener->on_finish(finish);
 }
