@@ -98,12 +98,12 @@ def code(_, n, rng):
     return requests
 
 
-# Small models follow no instruction to copy, but do go on with one that has begun: the text, and its second time begun.
+# The bundled model follows no instruction to copy, but does go on with one that has begun: the text twice, and its third time begun.
 def copy(text, n, rng):
-    return [(COMPLETIONS, {"prompt": f"{p}\n\n{p[: len(p) // 5]}"}, len(p) // 5) for p in pick(paragraphs_of(text, 350, 900), n, rng)]
+    return [(COMPLETIONS, {"prompt": f"{p}\n\n{p}\n\n{p[: len(p) // 5]}"}, len(p) // 5) for p in pick(paragraphs_of(text, 350, 900), n, rng)]
 
 
-# A text with the word that it says most often replaced by another, begun so far that this was seen twice.
+# The text twice, and begun with the word that it says most often replaced by another, so far that this was seen twice.
 def edit(text, n, rng):
     found = []
     for p in paragraphs_of(text, 400, 1200):
@@ -114,7 +114,7 @@ def edit(text, n, rng):
         edited = re.sub(rf"\b{often}\b", "gadget", p)
         shown = edited.find("gadget", edited.find("gadget") + 1) + len("gadget")
         if 3 * shown < 2 * len(edited):
-            found.append((COMPLETIONS, {"prompt": f"{p}\n\n{edited[:shown]}"}, (len(edited) - shown) // 5))
+            found.append((COMPLETIONS, {"prompt": f"{p}\n\n{p}\n\n{edited[:shown]}"}, (len(edited) - shown) // 5))
     return pick(found, n, rng)
 
 
@@ -129,7 +129,7 @@ def summarise(text, n, rng):
     tools = [{"type": "function", "function": {"name": "define_word", "description": "Look up a word", "parameters": {
         "type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]}}}]
     requests = []
-    for name, summary, description in pick(pages, n, rng):
+    for name, summary, description in pick(pages, 2 * n, rng):  # answers are short
         source = json.dumps({"definition": f"{summary}. {description}"})
         call = {"id": "call_1", "type": "function", "function": {"name": "define_word", "arguments": json.dumps({"word": name})}}
         messages = [{"role": "user", "content": f"What does {name} do?"}, {"role": "assistant", "content": "", "tool_calls": [call]},
