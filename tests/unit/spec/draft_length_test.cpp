@@ -62,6 +62,23 @@ TEST(StepCost, TheShapeIsLearntWhereManySizesAreSeen) {
   EXPECT_NEAR(cost.of(4) / cost.of(1), 2.0, 0.1);
 }
 
+TEST(StepCost, ARowCountNotSeenForLongIsLearntFromFewSteps) {
+  StepCost cost(std::vector<RowCost>{{1, 2.0, 2.0}, {4, 2.2, 2.2}});  // one row was measured while something else ran
+  for (int i = 0; i < 8; ++i) {
+    for (int steps = 0; steps < 40; ++steps) cost.record(4, 2.2);
+    cost.record(1, 1.0);
+  }
+  EXPECT_NEAR(cost.of(4) / cost.of(1), 2.2, 0.2);
+  // Where both are seen all the time, one hiccup moves little.
+  for (int i = 0; i < 50; ++i) {
+    cost.record(4, 2.2);
+    cost.record(1, 1.0);
+  }
+  const double before = cost.of(4) / cost.of(1);
+  cost.record(4, 20);
+  EXPECT_LT(cost.of(4) / cost.of(1), before * 1.05);
+}
+
 TEST(DraftLength, UnknownPriceAsksForAll) {
   DraftLength length;
   EXPECT_EQ(length.choose(9, StepCost(), 0, 0), 9u);
