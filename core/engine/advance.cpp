@@ -91,9 +91,9 @@ Status Engine::Impl::emit(Live& request, const sched::RowGroup& group, GroupOutp
 namespace {
 
 // For tools that replay what drafts were offered and what of them held.
-void trace_round(const std::string& name, const spec::DraftTree& draft, const spec::Acceptance& acceptance, uint64_t draft_ns) {
+void trace_round(const std::string& name, std::span<const int32_t> parents, const spec::Acceptance& acceptance, uint64_t draft_ns) {
   if (!spdlog::should_log(spdlog::level::trace)) return;
-  spdlog::trace("{}: round {{\"parents\":[{}],\"accepted\":[{}],\"draft_us\":{}}}", name, fmt::join(draft.parents, ","),
+  spdlog::trace("{}: round {{\"parents\":[{}],\"accepted\":[{}],\"draft_us\":{}}}", name, fmt::join(parents, ","),
                 fmt::join(acceptance.accepted, ","), draft_ns / 1000);
 }
 
@@ -109,7 +109,7 @@ void Engine::Impl::count(Live& request, const sched::RowGroup& group, const spec
     const uint64_t drafting_ns = earlier_draft_ns + draft_ns - request.draft_ns_seen;
     request.speculation.add_step(step_rows, step_run_ns);
     request.speculation.draft_ns += drafting_ns;
-    if (request.drafting) trace_round(request.request.name, request.draft, acceptance, drafting_ns);
+    if (request.drafting) trace_round(request.request.name, std::span<const int32_t>(request.draft.parents).first(group.n_draft), acceptance, drafting_ns);
   }
   request.last_token_ns = now;
   request.draft_ns_seen = earlier_draft_ns + draft_ns;
