@@ -323,7 +323,7 @@ def replay(arguments, extra):
     with open(texts, "w", encoding="utf-8") as file:
         for i in range(arguments.n):
             command = [arguments.binary, "run", "--model", arguments.model, "--threads", str(arguments.threads), "--temperature", "0", "--drafter", "off", "--ignore-eos",
-                       "--max-tokens", str(arguments.max_tokens), "--json", *extra, f"Text number {i}: " + "abcdefghij"[i % 10] * 40]
+                       "--max-tokens", str(arguments.max_tokens), "--json", *extra, "--prompt", f"Text number {i}: " + "abcdefghij"[i % 10] * 40]
             done = subprocess.run(command, capture_output=True, text=True)
             if done.returncode:
                 sys.exit(f"{' '.join(command)}\n{done.stderr}")
