@@ -58,8 +58,7 @@ Status add_memory(nlohmann::ordered_json& json, engine::KvTokenBytes& token, con
 
 // A draft model that the settings name: what it adds, without loading anything.
 Status add_draft_model(nlohmann::ordered_json& json, const profile::Profile& profile) {
-  const profile::DrafterFacts* facts = profile::find_drafter(profile.drafter.name);
-  if (!facts || !facts->whole_model) return Status::ok();
+  if (!profile::find_member(profile.drafter, &profile::DrafterFacts::whole_model)) return Status::ok();
   TURBO_ASSIGN(const auto file, model::ModelFile::open(profile.drafter.model));
   TURBO_ASSIGN(const model::ModelConfig config, model::read_config(*file));
   uint64_t bytes = 0;

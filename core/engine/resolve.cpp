@@ -1,5 +1,6 @@
 #include "engine/resolve.h"
 
+#include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -16,15 +17,55 @@ uint32_t compute_threads(const profile::Profile& profile) {
 }
 
 uint32_t self_draft_layers(const profile::Profile& profile, uint32_t n_layers) {
-  const profile::DrafterFacts* facts = profile::find_drafter(profile.drafter.name);
-  if (!facts || !facts->first_layers) return 0;
+  const profile::DrafterFacts* facts = profile::find_member(profile.drafter, &profile::DrafterFacts::first_layers);
+  if (!facts) return 0;
   uint32_t layers = 0;
-  if (const auto option = profile.drafter.options.find("layers"); option != profile.drafter.options.end()) {
+  auto option = profile.drafter.options.find(facts->name + ".layers");
+  if (option == profile.drafter.options.end()) option = profile.drafter.options.find("layers");
+  if (option != profile.drafter.options.end()) {
     const std::string& text = option->second;
     const auto [rest, failed] = std::from_chars(text.data(), text.data() + text.size(), layers);
     if (failed != std::errc() || rest != text.data() + text.size()) return 0;  // the drafter refuses it
   }
   return layers > 0 ? layers : std::max(1u, n_layers / 3);
+}
+
+void add_drafters(const profile::Profile& profile, uint32_t n_layers, loader::Request& request) {
+  const profile::Profile::Drafter& drafter = profile.drafter;
+  const auto slot_of = [&](const std::string& name) { return name == request.drafter ? "drafter" : "drafter:" + name; };
+  request.drafter = drafter.outcome_cache ? profile::Profile::Drafter::outcome_cache_name : drafter.name;
+  if (drafter.outcome_cache) request.drafter_over[request.drafter] = {drafter.name};
+  if (!drafter.over.empty()) request.drafter_over[drafter.name] = drafter.over;
+  const bool composed = !request.drafter_over.empty();
+  for (const std::string& name : drafter.members()) {
+    const std::string slot = slot_of(name);
+    const profile::DrafterFacts* facts = profile::find_drafter(name);
+    loader::OptionTexts options;
+    for (const auto& [key, text] : drafter.options) {
+      if (key.find('.') != std::string::npos) continue;
+      const profile::DrafterOption* known = profile::find_drafter_option(key);
+      const auto has = [&](const std::string& member) {
+        return known != nullptr && std::find(known->drafters.begin(), known->drafters.end(), member) != known->drafters.end();
+      };
+      const std::vector<std::string> members = drafter.members();
+      const bool others = std::any_of(members.begin(), members.end(), has);
+      // An option that the profile does not know is the selected drafter's.
+      if (others ? has(name) : name == drafter.name) options[key] = text;
+    }
+    // A drafter that stands alone gets these even if nothing is known about it.
+    const bool alone = !composed || (drafter.over.empty() && name == drafter.name);
+    if (!drafter.model.empty() && (alone || (facts && facts->needs_model))) options["model"] = drafter.model.string();
+    if (!drafter.token_map.empty() && (alone || (facts && (facts->needs_model || facts->takes_steps)))) options["token_map"] = drafter.token_map.string();
+    if (drafter.steps > 0 && (alone || (facts && facts->takes_steps))) options["steps"] = std::to_string(drafter.steps);
+    if (drafter.topk > 0 && (alone || (facts && facts->takes_steps))) options["topk"] = std::to_string(drafter.topk);
+    for (const auto& [key, text] : drafter.options)
+      if (key.starts_with(name + ".")) options[key.substr(name.size() + 1)] = text;
+    // Said to the drafter as well, so that what it runs is what the memory is planned for.
+    if (const uint32_t layers = facts && facts->first_layers ? self_draft_layers(profile, n_layers) : 0) options["layers"] = std::to_string(layers);
+    if (const auto model = options.find("model"); model != options.end()) request.files[slot].push_back(model->second);
+    if (slot != "drafter") request.option_words[slot] = {"drafter.options." + name, {}};
+    if (!options.empty() || slot == "drafter") request.options[slot] = std::move(options);
+  }
 }
 
 loader::Request make_request(const profile::Profile& profile, const kv::CodecPolicy& policy, const model::ModelFile& file,
@@ -59,19 +100,7 @@ loader::Request make_request(const profile::Profile& profile, const kv::CodecPol
   add_codec_options("kv_codec", "kv.options", profile.kv.options, kv::policy_keys());
   add_codec_options("kv_codec:k", "kv.k_options", profile.kv.k_options);
   add_codec_options("kv_codec:v", "kv.v_options", profile.kv.v_options);
-  if (profile.drafter.name != "off") {
-    loader::OptionTexts& options = request.options["drafter"];
-    options = profile.drafter.options;
-    if (!profile.drafter.model.empty()) {
-      options["model"] = profile.drafter.model.string();
-      request.files["drafter"].push_back(profile.drafter.model);
-    }
-    if (!profile.drafter.token_map.empty()) options["token_map"] = profile.drafter.token_map.string();
-    // Said to the drafter as well, so that what it runs is what the memory is planned for.
-    if (const uint32_t layers = self_draft_layers(profile, facts->n_layers)) options["layers"] = std::to_string(layers);
-    if (profile.drafter.steps > 0) options["steps"] = std::to_string(profile.drafter.steps);
-    if (profile.drafter.topk > 0) options["topk"] = std::to_string(profile.drafter.topk);
-  }
+  if (profile.drafter.name != "off") add_drafters(profile, facts->n_layers, request);
   return request;
 }
 

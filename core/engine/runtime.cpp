@@ -167,8 +167,7 @@ Status Runtime::Impl::open_model(const profile::Profile& wanted) {
 
 // A draft model that cannot serve is known before anything is loaded.
 Status Runtime::Impl::open_draft() {
-  const profile::DrafterFacts* facts = profile::find_drafter(profile.drafter.name);
-  if (!facts || !facts->whole_model) return Status::ok();
+  if (!profile::find_member(profile.drafter, &profile::DrafterFacts::whole_model)) return Status::ok();
   TURBO_ASSIGN(draft, DraftFile::open(profile.drafter.model, tokenizer.get()));
   if (draft.config.context_length < context)
     spdlog::info("draft model {}: made for {} positions; sequences that grow longer go on without drafts", draft.file->name(), draft.config.context_length);

@@ -61,6 +61,8 @@ ComponentHost::ComponentHost(Settings settings) : settings_(std::move(settings))
   t.thread_check = {sizeof t.thread_check, 0, this, &on_engine_thread};
   t.model = {sizeof t.model, 0, this, &model_facts, &model_tensor, &model_encode, &model_token_bytes};
   t.registry = {sizeof t.registry, 0, this, &registry_format, &registry_codec};
+  const InnerDrafters* inner = settings_.inner_drafters;
+  t.drafters = {sizeof t.drafters, inner ? static_cast<uint32_t>(inner->size()) : 0, this, &inner_drafter};
 }
 
 ComponentHost::~ComponentHost() {
@@ -94,6 +96,7 @@ const void* ComponentHost::query_service(const turbo_host* host, const char* id)
   if (wanted == TURBO_HOST_MODEL) return self.settings_.services.model ? &t.model : nullptr;
   if (wanted == TURBO_HOST_REGISTRY_DRAFT) return self.settings_.registry ? &t.registry : nullptr;
   if (wanted == TURBO_HOST_PROGRAM_DRAFT) return self.settings_.program ? *self.settings_.program : nullptr;
+  if (wanted == TURBO_HOST_DRAFTERS_DRAFT) return t.drafters.count > 0 ? &t.drafters : nullptr;
   return nullptr;
 }
 
@@ -206,6 +209,16 @@ void ComponentHost::counter_add(void* ctx, const char* name, double value) {
 
 void ComponentHost::gauge_set(void* ctx, const char* name, double value) {
   if (ctx) self_of(ctx)->metric(name, value, &MetricsSink::gauge_set);
+}
+
+turbo_status ComponentHost::inner_drafter(void* ctx, uint32_t index, turbo_inner_drafter* inner) {
+  if (!ctx || !inner || inner->struct_size < sizeof(uint32_t)) return TURBO_INVALID_ARGUMENT;
+  const InnerDrafters& all = *self_of(ctx)->settings_.inner_drafters;
+  if (index >= all.size()) return TURBO_NOT_FOUND;
+  const uint32_t size = inner->struct_size;
+  std::memcpy(inner, &all[index], std::min<size_t>(size, sizeof(turbo_inner_drafter)));
+  inner->struct_size = size;
+  return TURBO_OK;
 }
 
 uint32_t ComponentHost::on_engine_thread(void* ctx) {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <turbo/abi/draft/arch_pack.h>
+#include <turbo/abi/draft/drafters.h>
 #include <turbo/abi/host.h>
 
 #include <chrono>
@@ -82,6 +83,9 @@ struct Registry {
   std::map<uint32_t, Entry> layer_codecs[2];  // by side, then layer: those that differ from the side's
 };
 
+/// Inner drafters of a composed one, for turbo.host.drafters/draft1.
+using InnerDrafters = std::vector<turbo_inner_drafter>;
+
 class ComponentHost {
  public:
   struct Settings {
@@ -92,6 +96,7 @@ class ComponentHost {
     std::vector<std::filesystem::path> files = {};       // files and folders that turbo.host.file/1 may read
     const Registry* registry = nullptr;                  // arch packs only
     const turbo_host_program* const* program = nullptr;  // drafters only; what it points to may be set later
+    const InnerDrafters* inner_drafters = nullptr;       // composed drafters only; not empty, and outlives the host
   };
   explicit ComponentHost(Settings settings);
   ~ComponentHost();
@@ -130,6 +135,7 @@ class ComponentHost {
   static turbo_status file_read(void* ctx, const char* path, uint64_t offset, void* dst, uint64_t bytes,
                                 turbo_error* error);
   static uint32_t on_engine_thread(void* ctx);
+  static turbo_status inner_drafter(void* ctx, uint32_t index, turbo_inner_drafter* inner);
   static const turbo_model_facts* model_facts(void* ctx);
   static turbo_status model_tensor(void* ctx, const char* name, turbo_view* view, turbo_error* error);
   static turbo_status model_encode(void* ctx, const char* text, uint64_t text_bytes, int32_t* ids, uint64_t* n);

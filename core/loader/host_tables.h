@@ -16,6 +16,7 @@ struct ComponentHost::Tables {
   turbo_host_thread_check thread_check;
   turbo_host_model model;
   turbo_host_registry registry;
+  turbo_host_drafters drafters;
 };
 
 /// Status -> the ABI's error out-parameter (null allowed); returns the code.

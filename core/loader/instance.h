@@ -26,6 +26,9 @@ class Instance {
   Status start();
   void stop();
 
+  /// After stop: a worker of it has not ended and may still run.
+  bool stuck() const { return stuck_; }
+
   const void* table() const { return table_; }
   void* self() const { return self_; }
   const std::string& what() const { return what_; }

@@ -17,7 +17,8 @@ Report::Chosen chosen_of(const Candidate& candidate) {
 }
 
 Result<std::unique_ptr<Instance>> create_instance(const Candidate& candidate, const Resolution::State& state,
-                                                  const Registry* registry, const turbo_host_program* const* program) {
+                                                  const Registry* registry, const turbo_host_program* const* program,
+                                                  const InnerDrafters* inner) {
   ComponentHost::Settings settings;
   settings.label = instance_label(candidate.ref);
   settings.services = state.services;
@@ -26,6 +27,7 @@ Result<std::unique_ptr<Instance>> create_instance(const Candidate& candidate, co
   settings.files = candidate.files;
   settings.registry = registry;
   settings.program = program;
+  settings.inner_drafters = inner;
   return Instance::create(*candidate.component, std::move(settings), describe(candidate.ref));
 }
 
@@ -35,7 +37,8 @@ Resolution::State::~State() {
 }
 
 void Resolution::State::stop_all() {
-  for (Instance* instance : {drafter.get(), sampler.get(), pack.get(), codecs[1].get(), codecs[0].get()})
+  stop_drafters();
+  for (Instance* instance : {sampler.get(), pack.get(), codecs[1].get(), codecs[0].get()})
     if (instance) instance->stop();
   for (auto& side : spare_codecs)
     for (auto& [name, instance] : side) instance->stop();
@@ -43,7 +46,8 @@ void Resolution::State::stop_all() {
 }
 
 void Resolution::State::destroy_all() {
-  drafter.reset();
+  destroy_drafters();
+  drafters.clear();
   sampler.reset();
   pack.reset();
   for (auto& side : spare_codecs) side.clear();
@@ -51,6 +55,52 @@ void Resolution::State::destroy_all() {
   codecs[0].reset();
   formats.clear();
   registry = {};
+}
+
+// The outer ones first: they call the inner ones.
+void Resolution::State::stop_drafters() {
+  for (auto part = drafters.rbegin(); part != drafters.rend(); ++part)
+    if ((*part)->instance) (*part)->instance->stop();
+}
+
+void Resolution::State::destroy_drafters() {
+  bool in_use = false;
+  for (auto at = drafters.rbegin(); at != drafters.rend(); ++at) {
+    DrafterPart& part = **at;
+    if (!part.instance) continue;
+    part.instance->stop();
+    // A worker that still runs in an outer drafter may be inside an inner one, or come back to it.
+    if (in_use) (void)part.instance.release();
+    in_use |= part.instance && part.instance->stuck();
+    part.instance.reset();
+    if (in_use) (void)at->release();  // its list of inner drafters is theirs too
+    if (in_use) *at = std::make_unique<DrafterPart>();
+  }
+}
+
+// Create and start the part's best candidate that can be.
+Status Resolution::State::open_part(DrafterPart& part) {
+  Report::Slot& row = slot(part.slot);
+  Status last = error(Code::unsupported, "drafter '{}' cannot be used", clean_text(part.name, 64));
+  for (const Candidate& candidate : part.candidates) {
+    Result<std::unique_ptr<Instance>> instance =
+        create_instance(candidate, *this, nullptr, &program, part.inner.empty() ? nullptr : &part.inner);
+    Status status = instance.status();
+    if (status.is_ok()) status = (*instance)->start();
+    if (status.is_ok()) {
+      part.instance = *std::move(instance);
+      row.chosen = chosen_of(candidate);
+      std::erase_if(row.rejected, [&](const Report::Rejected& rejected) {
+        return rejected.plugin == row.chosen->plugin && rejected.tier == row.chosen->tier;
+      });
+      return Status::ok();
+    }
+    row.rejected.push_back(
+        {candidate.ref.plugin->manifest.id, tier_name(candidate.ref.component->tier), status.message()});
+    last = status;
+  }
+  row.chosen.reset();
+  return last;
 }
 
 Report::Slot& Resolution::State::slot(const std::string& name) {
@@ -78,7 +128,7 @@ uint32_t Resolution::tier() const { return state_->tier; }
 const turbo_device_info& Resolution::device() const { return state_->device; }
 Component<turbo_arch_pack> Resolution::arch_pack() const { return component_of<turbo_arch_pack>(state_->pack.get()); }
 Component<turbo_sampler> Resolution::sampler() const { return component_of<turbo_sampler>(state_->sampler.get()); }
-Component<turbo_drafter> Resolution::drafter() const { return component_of<turbo_drafter>(state_->drafter.get()); }
+Component<turbo_drafter> Resolution::drafter() const { return component_of<turbo_drafter>(state_->drafter()); }
 
 Component<turbo_weight_format> Resolution::weight_format(uint32_t type) const {
   const auto found = state_->registry.weight_formats.find(type);
@@ -132,34 +182,33 @@ Status Resolution::start() {
 }
 
 Status Resolution::open_drafter(const turbo_host_program* program) {
-  if (state_->drafter || state_->drafter_candidates.empty()) return Status::ok();
+  if (state_->drafter() || state_->drafters.empty()) return Status::ok();
   state_->program = program;
-  Report::Slot& slot = state_->slot("drafter");
-  Status last;
-  for (const Candidate& candidate : state_->drafter_candidates) {
-    Result<std::unique_ptr<Instance>> instance = create_instance(candidate, *state_, nullptr, &state_->program);
-    Status status = instance.status();
-    if (status.is_ok()) status = (*instance)->start();
-    if (status.is_ok()) {
-      state_->drafter = *std::move(instance);
-      slot.chosen = chosen_of(candidate);
-      std::erase_if(slot.rejected, [&](const Report::Rejected& rejected) {
-        return rejected.plugin == slot.chosen->plugin && rejected.tier == slot.chosen->tier;
-      });
-      return Status::ok();
-    }
-    slot.rejected.push_back(
-        {candidate.ref.plugin->manifest.id, tier_name(candidate.ref.component->tier), status.message()});
-    last = status;
+  Status status;
+  for (const std::unique_ptr<DrafterPart>& part : state_->drafters) {
+    part->inner.clear();
+    for (const size_t place : part->over)
+      if (const DrafterPart& inner = *state_->drafters[place]; inner.instance)
+        part->inner.push_back({sizeof(turbo_inner_drafter), 0, inner.name.c_str(), static_cast<const turbo_drafter*>(inner.instance->table()), inner.instance->self()});
+    // What all of its inner drafters lack says more than that it has none.
+    if (!part->over.empty() && part->inner.empty()) continue;
+    status = state_->open_part(*part);
+    if (status.is_ok() || part == state_->drafters.back()) continue;
+    const std::string warning = fmt::format("the composed drafter goes without '{}': {}", clean_text(part->name, 64), status.message());
+    state_->report.warnings.push_back(warning);
+    const auto& log = state_->services.log;
+    (log ? *log : *spdlog::default_logger_raw()).warn("{}", warning);
   }
-  slot.chosen.reset();
-  state_->report.warnings.push_back(fmt::format("no drafter: {}", last.message()));
-  return last;
+  if (state_->drafter()) return Status::ok();
+  close_drafter();
+  state_->slot("drafter").chosen.reset();
+  state_->report.warnings.push_back(fmt::format("no drafter: {}", status.message()));
+  return status;
 }
 
 void Resolution::close_drafter() {
-  if (state_->drafter) state_->drafter->stop();
-  state_->drafter.reset();
+  state_->stop_drafters();
+  state_->destroy_drafters();
 }
 
 void Resolution::stop() { state_->stop_all(); }

@@ -20,6 +20,15 @@ struct Candidate {
   std::vector<std::filesystem::path> files;
 };
 
+/// A drafter of the composition: the one that the engine gets, or an inner one.
+struct DrafterPart {
+  std::string name, slot;
+  std::vector<size_t> over;           // places of its inner drafters in State::drafters
+  std::vector<Candidate> candidates;  // best first, not created yet
+  std::unique_ptr<Instance> instance;
+  InnerDrafters inner;                // what its host offers it
+};
+
 struct Resolution::State {
   State() = default;
   ~State();
@@ -41,9 +50,14 @@ struct Resolution::State {
   std::map<const ManifestComponent*, std::unique_ptr<Instance>> formats;  // one instance serves all its types
   std::unique_ptr<Instance> codecs[2];
   std::map<std::string, std::unique_ptr<Instance>> spare_codecs[2];  // by side, then component name
-  std::unique_ptr<Instance> sampler, pack, drafter;
-  std::vector<Candidate> drafter_candidates;  // best first, not created yet
+  std::unique_ptr<Instance> sampler, pack;
+  std::vector<std::unique_ptr<DrafterPart>> drafters;  // inner ones before those over them; the last is the engine's
   Report report;
+
+  Instance* drafter() const { return drafters.empty() ? nullptr : drafters.back()->instance.get(); }
+  void stop_drafters();
+  void destroy_drafters();
+  Status open_part(DrafterPart& part);
 };
 
 /// "org.example.mine/name".
@@ -51,6 +65,7 @@ std::string instance_label(const ComponentRef& ref);
 Report::Chosen chosen_of(const Candidate& candidate);
 /// Create with the host services that every kind gets.
 Result<std::unique_ptr<Instance>> create_instance(const Candidate& candidate, const Resolution::State& state,
-                                                  const Registry* registry, const turbo_host_program* const* program);
+                                                  const Registry* registry, const turbo_host_program* const* program,
+                                                  const InnerDrafters* inner = nullptr);
 
 }  // namespace turbo::loader

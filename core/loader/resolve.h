@@ -38,11 +38,13 @@ struct Request {
   std::string kv_k = "f16", kv_v = "f16";
   std::vector<std::string> spare_codecs[2];  // by side: what single layers may use instead, where it can be had
   std::string drafter = "off";
+  /// Drafters that work over others: name -> the inner ones, in order. No name may occur twice.
+  std::map<std::string, std::vector<std::string>> drafter_over;
   std::string sampler = "standard";
   std::vector<std::filesystem::path> plugin_paths;
   std::map<std::string, std::string> prefer;  // "kind:name" -> plugin id
   bool allow_unsafe = false;
-  /// By slot: "arch_pack", "sampler", "drafter", "kv_codec:k", "kv_codec:v", "weight_format:<type name>". "kv_codec"
+  /// By slot: "arch_pack", "sampler", "drafter", "drafter:<name>" of inner ones, "kv_codec:k", "kv_codec:v", "weight_format:<type name>". "kv_codec"
   /// and "weight_format" speak to all of their kind: each key must be known to at least one that is chosen. A slot's
   /// own options go before those.
   std::map<std::string, OptionTexts> options;
@@ -129,7 +131,8 @@ class Resolution {
   /// Start formats, codecs, the pack and the sampler. Once, before weights are loaded.
   Status start();
   /// Create and start the drafter, once the target is loaded; `program` is what turbo.host.program/draft3 gives (null:
-  /// not offered) and outlives the resolution. A candidate that fails makes way for the next. Ok when the drafter is
+  /// not offered) and outlives the resolution. A candidate that fails makes way for the next; a composition goes on
+  /// without an inner drafter of which all failed, as long as it has one. Ok when the drafter is
   /// off or nothing could serve it at resolve time; an error when all candidates failed now: the run goes on without.
   Status open_drafter(const turbo_host_program* program);
   /// Stop and destroy the drafter: before the pools, weights and plans that it may hold are freed.

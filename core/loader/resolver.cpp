@@ -129,7 +129,7 @@ Result<Resolution> Resolver::run() {
                                             tier_name(tiers_.front()), all_losses_.front().text()));
   list_outranked();
   TURBO_RETURN_IF_ERROR(resolve_spare_codecs());
-  TURBO_RETURN_IF_ERROR(resolve_drafter());
+  TURBO_RETURN_IF_ERROR(resolve_drafters());
   std::vector<std::string>& warnings = report().warnings;
   warnings.insert(warnings.end(), experimental_.begin(), experimental_.end());
   for (size_t i = known_warnings; i < catalog_.warnings().size(); ++i)
@@ -370,12 +370,26 @@ Status Resolver::resolve_spare_codecs() {
   return Status::ok();
 }
 
-Status Resolver::resolve_drafter() {
-  if (request_.drafter == "off") return Status::ok();
-  const Need need = named("drafter", TURBO_KIND_DRAFTER, request_.drafter);
+Status Resolver::resolve_drafters() {
+  return request_.drafter == "off" ? Status::ok() : resolve_drafter(request_.drafter, false).status();
+}
+
+// Inner drafters first; the place of this one in the state's list, or none when nothing can serve it.
+Result<size_t> Resolver::resolve_drafter(const std::string& name, bool inner) {
+  constexpr size_t none = SIZE_MAX;
+  auto part = std::make_unique<DrafterPart>();
+  part->name = name;
+  part->slot = inner ? "drafter:" + clean_text(name, 64) : "drafter";
+  if (!inner) state_->slot(part->slot);
+  if (const auto over = request_.drafter_over.find(name); over != request_.drafter_over.end())
+    for (const std::string& other : over->second) {
+      TURBO_ASSIGN(const size_t place, resolve_drafter(other, true));
+      if (place != none) part->over.push_back(place);
+    }
+  const Need need = named(part->slot, TURBO_KIND_DRAFTER, name);
   std::vector<uint32_t> tiers(std::find(tiers_.begin(), tiers_.end(), state_->tier), tiers_.end());
   if (std::find(tiers.begin(), tiers.end(), TURBO_TIER_CPU) == tiers.end()) tiers.push_back(TURBO_TIER_CPU);
-  std::vector<Candidate>& candidates = state_->drafter_candidates;
+  std::vector<Candidate>& candidates = part->candidates;
   for (uint32_t tier : tiers) {
     TURBO_ASSIGN(const std::vector<ComponentRef> refs, installed(need, tier));
     if (refs.empty())
@@ -397,8 +411,11 @@ Status Resolver::resolve_drafter() {
     if (request_.require)
       return Status(Code::unsupported, fmt::format("{} cannot be used: {}", need.what, why),
                     "remove `require`, or set drafter: off");
-    report().warnings.push_back(fmt::format("no drafter: {}: {}", need.what, why));
-    return Status::ok();
+    report().warnings.push_back(inner ? fmt::format("the composed drafter goes without '{}': {}", clean_text(name, 64), why)
+                                      : fmt::format("no drafter: {}: {}", need.what, why));
+    // Without the one that the engine would get, the inner ones are of no use.
+    if (!inner) state_->drafters.clear();
+    return none;
   }
   TURBO_RETURN_IF_ERROR(candidates.front().option_status);
   std::erase_if(candidates, [](const Candidate& candidate) { return !candidate.option_status.is_ok(); });
@@ -412,7 +429,16 @@ Status Resolver::resolve_drafter() {
                       : fmt::format("score {} is not above {} of '{}'", other.probe.score,
                                     candidates.front().probe.score, candidates.front().ref.plugin->manifest.id));
   }
-  return Status::ok();
+  const bool composed = request_.drafter_over.count(name) != 0;
+  if (composed && part->over.empty()) {
+    if (!inner) state_->drafters.clear();
+    report().warnings.push_back(fmt::format("{}: {}: none of the drafters that it works over can be used",
+                                            inner ? "the composed drafter goes without it" : "no drafter", need.what));
+    state_->slot(need.slot).chosen.reset();
+    return none;
+  }
+  state_->drafters.push_back(std::move(part));
+  return state_->drafters.size() - 1;
 }
 
 }  // namespace turbo::loader

@@ -47,6 +47,7 @@ class Resolver {
   const PluginEntry* unread_plugin() const;
   Status check_prefer() const;
   Status check_option_slots() const;
+  Status check_drafters() const;
   Status check_shared_options(const std::string& kind, const std::vector<const turbo_component*>& chosen) const;
 
   // resolver_candidates.cpp
@@ -70,7 +71,8 @@ class Resolver {
   void choose(const Need& need, const std::vector<Candidate>& candidates, size_t index);
   void list_outranked();
   void list_ops(const Candidate& pack);
-  Status resolve_drafter();
+  Status resolve_drafters();
+  Result<size_t> resolve_drafter(const std::string& name, bool inner);
   Status resolve_spare_codecs();
   Status no_tier() const;
 

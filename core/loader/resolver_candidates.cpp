@@ -64,7 +64,7 @@ Status Resolver::bind_options(const Need& need, Candidate& candidate) const {
     const auto found = request_.options.find(slot);
     return found == request_.options.end() ? nullptr : &found->second;
   };
-  const bool has_shared = need.slot != need.kind;
+  const bool has_shared = need.slot != need.kind && need.kind != TURBO_KIND_DRAFTER;
   if (const OptionTexts* shared = has_shared ? given(need.kind) : nullptr)
     for (const auto& [key, text] : *shared)
       if (schema.knows(key)) texts[key] = text;

@@ -21,7 +21,7 @@ Status Resolver::check_request() {
   TURBO_RETURN_IF_ERROR(check_name(TURBO_KIND_KV_CODEC, request_.kv_k));
   TURBO_RETURN_IF_ERROR(check_name(TURBO_KIND_KV_CODEC, request_.kv_v));
   TURBO_RETURN_IF_ERROR(check_name(TURBO_KIND_SAMPLER, request_.sampler));
-  if (request_.drafter != "off") TURBO_RETURN_IF_ERROR(check_name(TURBO_KIND_DRAFTER, request_.drafter));
+  if (request_.drafter != "off") TURBO_RETURN_IF_ERROR(check_drafters());
   TURBO_RETURN_IF_ERROR(check_prefer());
   return check_option_slots();
 }
@@ -71,6 +71,33 @@ const PluginEntry* Resolver::unread_plugin() const {
   return nullptr;
 }
 
+// A tree of distinct names, each of them installed.
+Status Resolver::check_drafters() const {
+  constexpr size_t most = 16;
+  std::vector<std::pair<std::string, std::string>> found{{request_.drafter, ""}};  // name, and over which it stands below
+  for (size_t i = 0; i < found.size(); ++i) {
+    const auto [name, outer] = found[i];
+    const std::string shown = clean_text(name, 64);
+    if (const Status status = check_name(TURBO_KIND_DRAFTER, name); !status.is_ok())
+      return outer.empty() ? status : status.with_context(fmt::format("drafter '{}' over others", clean_text(outer, 64)));
+    const auto over = request_.drafter_over.find(name);
+    if (over == request_.drafter_over.end()) continue;
+    for (const std::string& inner : over->second) {
+      if (inner == name)
+        return Status(Code::invalid_argument, fmt::format("drafter '{}': it cannot work over itself", shown),
+                      "name another drafter for it to work over");
+      const bool twice = std::any_of(found.begin(), found.end(), [&](const auto& other) { return other.first == inner; });
+      if (twice)
+        return Status(Code::invalid_argument, fmt::format("drafter '{}': it is in the composition twice", clean_text(inner, 64)),
+                      "name each drafter once");
+      found.emplace_back(inner, name);
+    }
+    if (found.size() > most)
+      return error(Code::invalid_argument, "drafter '{}': over {} drafters in one composition", shown, most);
+  }
+  return Status::ok();
+}
+
 Status Resolver::check_prefer() const {
   for (const auto& [key, id] : request_.prefer) {
     const std::string where = fmt::format("plugins.prefer: '{}'", clean_text(key, 128));
@@ -99,6 +126,8 @@ Status Resolver::check_option_slots() const {
   std::vector<std::string> slots{TURBO_KIND_WEIGHT_FORMAT, TURBO_KIND_KV_CODEC};
   for (const Need& need : needs_) slots.push_back(need.slot);
   if (request_.drafter != "off") slots.push_back(TURBO_KIND_DRAFTER);
+  for (const auto& [name, over] : request_.drafter_over)
+    for (const std::string& inner : over) slots.push_back(TURBO_KIND_DRAFTER + (":" + inner));
   for (const auto& [slot, texts] : request_.options) {
     if (texts.empty() || std::find(slots.begin(), slots.end(), slot) != slots.end()) continue;
     if (slot == TURBO_KIND_DRAFTER)

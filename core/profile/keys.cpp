@@ -152,6 +152,10 @@ void add_kv_rows(std::vector<KeySpec>& table) {
 void add_drafter_rows(std::vector<KeySpec>& table) {
   using D = P::Drafter;
   table.push_back(row<&P::drafter, &D::name>("drafter.name", text(), "Drafter for speculation, or off."));
+  table.push_back(row<&P::drafter, &D::over>(
+      "drafter.over", text_list(),
+      "Drafters that a composing one (first, merge) works over, in order. Options of one of them are written as "
+      "options: { NAME: { KEY: VALUE } }, or --set drafter.options.NAME.KEY=VALUE."));
   table.push_back(row<&P::drafter, &D::model>("drafter.model", path(), "Weights of a drafter that has a network."));
   table.push_back(row<&P::drafter, &D::draft_tokens>(
       "drafter.draft_tokens", integer(2, 64, "auto"),
@@ -177,7 +181,7 @@ void add_drafter_rows(std::vector<KeySpec>& table) {
   table.push_back(row<&P::drafter, &D::options>(
       "drafter.options", text_map(),
       "Options of the drafter; the drafter says which it has. The ones listed below may also stand directly under "
-      "drafter."));
+      "drafter, and go to those of the drafters at work that have them."));
 }
 
 void add_sampler_rows(std::vector<KeySpec>& table) {
@@ -296,6 +300,8 @@ std::vector<DrafterOption> make_drafter_options() {
       {"min_bfs_breadth", corpus, integer(1, 64), "Fewest children that a draft node gets."},
       {"max_bfs_breadth", corpus, integer(1, 64), "Most children that a draft node gets."},
       {"capacity", corpus, integer(3, 1'000'000'000), "Nodes that the corpus may hold, 32 bytes each."},
+      {"suffix", {"ngram"}, choice({"on", "off"}), "Continue the longest repeat of a sequence where the corpus is not deep enough."},
+      {"corpus", {"ngram"}, text(), "File of token ids, or of a saved corpus, to start from; a saved one is saved again at the end."},
       {"mode",
        {"eagle3"},
        text(),
@@ -391,8 +397,17 @@ std::span<const DrafterFacts> known_drafters() {
       {"cascade", true, true, true},
       {"chimera", true, true, true},
       {"self_spec", false, true, true, false, true},
+      {"first", false, false, false, false, false, true},
+      {"merge", false, false, false, false, false, true},
+      {Profile::Drafter::outcome_cache_name, false, false, true, false, false, true},
   };
   return drafters;
+}
+
+const DrafterFacts* find_member(const Profile::Drafter& drafter, bool DrafterFacts::*fact) {
+  for (const std::string& name : drafter.members())
+    if (const DrafterFacts* facts = find_drafter(name); facts != nullptr && facts->*fact) return facts;
+  return nullptr;
 }
 
 const DrafterFacts* find_drafter(std::string_view name) {

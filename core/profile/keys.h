@@ -83,9 +83,12 @@ struct DrafterFacts {
   bool experimental = false;  // said so at start
   bool whole_model = false;   // drafter.model is a model of its own, opened with the target's
   bool first_layers = false;  // drafts with the first layers of the target, options.layers of them
+  bool composes = false;      // works over others: drafter.over is required
 };
 
 std::span<const DrafterFacts> known_drafters();
 const DrafterFacts* find_drafter(std::string_view name);
+/// The first of the drafters at work of which `fact` is known to be true, or null.
+const DrafterFacts* find_member(const Profile::Drafter& drafter, bool DrafterFacts::*fact);
 
 }  // namespace turbo::profile

@@ -191,6 +191,18 @@ Status Merger::apply_map_value(const KeySpec& spec, const YamlNode& value) {
                     value.kind == YamlNode::Kind::scalar ? printable(value.text) : kind_name(value.kind)));
   for (const YamlNode::Entry& entry : value.entries) {
     const std::string path = spec.path + "." + entry.key;
+    // Options of one drafter of several: a map under its name.
+    if (spec.path == "drafter.options" && entry.value.kind == YamlNode::Kind::map && entry.key.find('.') == std::string::npos) {
+      YamlNode flat = entry.value;
+      for (YamlNode::Entry& inner : flat.entries) {
+        if (inner.value.kind == YamlNode::Kind::map)
+          return at(inner.value.at, path + "." + inner.key,
+                    error(Code::invalid_argument, "expected a single value but found {}", kind_name(inner.value.kind)));
+        inner.key = entry.key + "." + inner.key;
+      }
+      TURBO_RETURN_IF_ERROR(apply_map_value(spec, flat));
+      continue;
+    }
     if (entry.value.kind != YamlNode::Kind::scalar)
       return at(entry.value.at, path,
                 error(Code::invalid_argument, "expected a single value but found {}", kind_name(entry.value.kind)));
@@ -258,7 +270,8 @@ void Merger::forget_other_drafter(std::span<const Override> overrides) {
 bool Merger::fits_drafter(const Override& setting) {
   const std::string& name = profile_.drafter.name;
   const auto& wanted = setting.for_drafters;
-  if (std::find(wanted.begin(), wanted.end(), name) != wanted.end()) return true;
+  const auto at_work = [&](const std::string& drafter) { return profile_.drafter.has_member(drafter); };
+  if (std::any_of(wanted.begin(), wanted.end(), at_work)) return true;
   profile_.adjustments.push_back(fmt::format("{} has no effect: it belongs to drafter {}, and {} is selected",
                                              setting.origin, fmt::join(wanted, " or "),
                                              name == "off" ? "none" : printable(name)));

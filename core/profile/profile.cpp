@@ -1,5 +1,7 @@
 #include "profile/profile.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include <exception>
@@ -105,6 +107,18 @@ uint64_t fingerprint(const Profile& profile) {
   uint64_t hash = 14695981039346656037ull;  // FNV-1a
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ull;
   return hash;
+}
+
+std::vector<std::string> Profile::Drafter::members() const {
+  std::vector<std::string> names{name};
+  names.insert(names.end(), over.begin(), over.end());
+  if (outcome_cache) names.push_back(outcome_cache_name);
+  return names;
+}
+
+bool Profile::Drafter::has_member(const std::string& drafter) const {
+  const std::vector<std::string> names = members();
+  return std::find(names.begin(), names.end(), drafter) != names.end();
 }
 
 }  // namespace turbo::profile

@@ -51,6 +51,7 @@ struct Profile {
 
   struct Drafter {
     std::string name = "off";
+    std::vector<std::string> over;       // drafters that it works over, in order; empty for one that stands alone
     std::filesystem::path model;         // resolved; empty when none
     int draft_tokens = 0;                // slots including the root; 0 = the drafter's default
     int steps = 0;                       // draft forward passes; 0 = the drafter's default
@@ -61,7 +62,14 @@ struct Profile {
     double accept_threshold_acc = 1;
     std::filesystem::path token_map;             // hot-vocabulary file; exists when set
     bool outcome_cache = false;                  // draft ahead for likely outcomes of the running verify
-    std::map<std::string, std::string> options;  // checked against the drafter's own schema later
+    /// Checked against the drafters' own schemas later. "KEY" is the drafter's, "NAME.KEY" that of one it works over.
+    std::map<std::string, std::string> options;
+
+    /// Wraps the selected drafter when outcome_cache is set.
+    static constexpr const char* outcome_cache_name = "saguaro";
+    /// All drafters that take part: the selected one, those it works over, and the outcome cache.
+    std::vector<std::string> members() const;
+    bool has_member(const std::string& drafter) const;
   } drafter;
 
   /// Defaults for requests that do not say otherwise; an unset field means the API's default.

@@ -22,6 +22,7 @@ class Validator {
     TURBO_RETURN_IF_ERROR(names());
     TURBO_RETURN_IF_ERROR(engine_and_kv());
     TURBO_RETURN_IF_ERROR(drafter_known());
+    TURBO_RETURN_IF_ERROR(drafter_over());
     TURBO_RETURN_IF_ERROR(drafter_fits());
     TURBO_RETURN_IF_ERROR(drafter_options_valid());
     TURBO_RETURN_IF_ERROR(drafter_shape());
@@ -64,10 +65,11 @@ class Validator {
   Status names() const {
     const std::pair<const char*, const std::string*> names[] = {
         {"kv.k", &p_.kv.k}, {"kv.v", &p_.kv.v}, {"drafter.name", &p_.drafter.name}, {"sampler.name", &p_.sampler.name}};
+    const auto plain = [](unsigned char c) { return std::isalnum(c) || c == '_' || c == '-' || c == '.' || c == ':'; };
+    for (const std::string& name : p_.drafter.over)
+      if (name.empty() || name.size() > 64 || !std::all_of(name.begin(), name.end(), plain))
+        return fail("drafter.over", fmt::format("expected names of letters, digits and _ - . : but found {}", printable(name)));
     for (const auto& [key, name] : names) {
-      const auto plain = [](unsigned char c) {
-        return std::isalnum(c) || c == '_' || c == '-' || c == '.' || c == ':';
-      };
       if (name->empty() || name->size() > 64 || !std::all_of(name->begin(), name->end(), plain))
         return fail(given(key) || !given("kv.codec") || *key != 'k' ? key : "kv.codec",
                     fmt::format("expected a name of letters, digits and _ - . : but found {}", printable(*name)));
@@ -116,18 +118,66 @@ class Validator {
     return Status::ok();
   }
 
-  // Whether the selected drafter reads this drafter.* key.
+  // What a drafter works over: at least one other, none twice, and none for a drafter that stands alone.
+  Status drafter_over() {
+    constexpr size_t most = 8;
+    const auto& d = p_.drafter;
+    const std::string cache = Profile::Drafter::outcome_cache_name;
+    if (d.outcome_cache && d.name == cache)
+      return fail("drafter.outcome_cache", "the outcome cache cannot wrap itself",
+                  "name the drafter to wrap in drafter.name, with outcome_cache: true");
+    if (facts_ != nullptr && facts_->composes && d.over.empty())
+      return fail("drafter.name", fmt::format("drafter '{}' works over others, but drafter.over names none", d.name),
+                  fmt::format("for example drafter: {{ name: {}, over: [ngram] }}", d.name));
+    if (facts_ != nullptr && !facts_->composes && !d.over.empty())
+      return fail("drafter.over", fmt::format("drafter '{}' works over no others", d.name),
+                  "drafters that do are first and merge");
+    if (d.over.size() > most) return fail("drafter.over", fmt::format("expected at most {} drafters but found {}", most, d.over.size()));
+    for (size_t i = 0; i < d.over.size(); ++i) {
+      const std::string& inner = d.over[i];
+      const DrafterFacts* facts = find_drafter(inner);
+      if (inner == d.name || (d.outcome_cache && inner == cache))
+        return fail("drafter.over", fmt::format("drafter '{}' cannot work over itself", inner), "name another drafter");
+      if (inner == "off") return fail("drafter.over", "expected drafters but found 'off'", "remove it");
+      if (std::find(d.over.begin(), d.over.begin() + static_cast<std::ptrdiff_t>(i), inner) != d.over.begin() + static_cast<std::ptrdiff_t>(i))
+        return fail("drafter.over", fmt::format("'{}' is listed twice", inner), "name each drafter once");
+      if (facts != nullptr && facts->composes)
+        return fail("drafter.over", fmt::format("drafter '{}' works over others itself and cannot stand there", inner),
+                    inner == cache ? "set drafter.outcome_cache: true instead" : "list the drafters that it would work over");
+      if (facts != nullptr && facts->experimental) adjust(fmt::format("drafter '{}' is experimental", inner));
+    }
+    if (d.name == cache && d.over.size() > 1)
+      return fail("drafter.over", fmt::format("the outcome cache wraps one drafter, but {} are named", d.over.size()),
+                  "use drafter: { name: first, over: [...], outcome_cache: true }");
+    return Status::ok();
+  }
+
+  /// `fact` of one of the drafters at work; true when one of them is not known.
+  bool any_member(bool DrafterFacts::*fact) const {
+    const std::vector<std::string> members = p_.drafter.members();
+    return std::any_of(members.begin(), members.end(), [&](const std::string& name) {
+      const DrafterFacts* facts = find_drafter(name);
+      return facts == nullptr || facts->*fact;
+    });
+  }
+  bool has_member(const std::vector<std::string>& drafters) const {
+    return std::any_of(drafters.begin(), drafters.end(), [&](const std::string& name) { return p_.drafter.has_member(name); });
+  }
+
+  // Whether a drafter at work reads this drafter.* key.
   bool meaningful(const std::string& key) const {
+    if (key == "drafter.over") return p_.drafter.name != "off";
     if (key == "drafter.name" || key == "drafter.adaptive" || key == "drafter.lossless" || key == "drafter.options")
       return true;
     if (p_.drafter.name == "off") return false;
     if (facts_ == nullptr) return true;
-    if (key == "drafter.steps" || key == "drafter.topk") return facts_->takes_steps;
-    if (key == "drafter.token_map") return facts_->needs_model || facts_->takes_steps;
-    if (key == "drafter.model") return facts_->needs_model;
+    if (key == "drafter.steps" || key == "drafter.topk") return any_member(&DrafterFacts::takes_steps);
+    if (key == "drafter.token_map") return any_member(&DrafterFacts::needs_model) || any_member(&DrafterFacts::takes_steps);
+    if (key == "drafter.model") return any_member(&DrafterFacts::needs_model);
     const DrafterOption* option = key.starts_with("drafter.options.") ? nullptr : find_drafter_option(key.substr(8));
-    return option == nullptr ||
-           std::find(option->drafters.begin(), option->drafters.end(), facts_->name) != option->drafters.end();
+    const std::vector<std::string>& over = p_.drafter.over;
+    const auto unknown = [](const std::string& name) { return find_drafter(name) == nullptr; };
+    return option == nullptr || has_member(option->drafters) || std::any_of(over.begin(), over.end(), unknown);
   }
 
   // A key of the file that the drafter does not read is an error; one of the command line is dropped with a warning.
@@ -146,9 +196,13 @@ class Validator {
         p_.drafter.options.erase(key.starts_with("drafter.options.") ? key.substr(16) : key.substr(8));
       }
     }
-    if (facts_ != nullptr && facts_->needs_model && p_.drafter.model.empty())
-      return fail("drafter.name", fmt::format("drafter '{}' needs weights but drafter.model is not set", facts_->name),
+    for (const std::string& name : p_.drafter.members()) {
+      const DrafterFacts* facts = find_drafter(name);
+      if (facts == nullptr || !facts->needs_model || !p_.drafter.model.empty() || (!facts->whole_model && p_.drafter.options.count(name + ".model") != 0)) continue;
+      return fail(name == p_.drafter.name ? "drafter.name" : "drafter.over",
+                  fmt::format("drafter '{}' needs weights but drafter.model is not set", name),
                   "set drafter.model, or --speculative-draft-model-path");
+    }
     if (!p_.drafter.token_map.empty()) {
       std::error_code ignored;
       if (!std::filesystem::is_regular_file(p_.drafter.token_map, ignored))
@@ -161,14 +215,18 @@ class Validator {
 
   Status drafter_options_valid() {
     for (const auto& [name, text] : p_.drafter.options) {
-      const DrafterOption* option = find_drafter_option(name);
-      if (option == nullptr ||
-          std::find(option->drafters.begin(), option->drafters.end(), p_.drafter.name) == option->drafters.end())
-        continue;  // the plugin's own business
       const std::string key = "drafter.options." + name;
+      const size_t point = name.find('.');
+      const std::string owner = point == std::string::npos ? "" : name.substr(0, point), leaf = name.substr(point + 1);
+      if (!owner.empty() && !p_.drafter.has_member(owner))
+        return fail(key, fmt::format("{} is not one of the drafters at work", printable(owner)),
+                    fmt::format("they are {}", fmt::join(p_.drafter.members(), ", ")));
+      const DrafterOption* option = find_drafter_option(leaf);
+      if (option == nullptr || !has_member(option->drafters)) continue;  // the plugin's own business
+      if (!owner.empty() && std::find(option->drafters.begin(), option->drafters.end(), owner) == option->drafters.end()) continue;
       if (auto value = read_scalar(option->rule, {text, false, false}); !value)
         return value.status().with_context(where(key));
-      if (name == "screen_heads") TURBO_RETURN_IF_ERROR(screen_heads(key, text));
+      if (leaf == "screen_heads") TURBO_RETURN_IF_ERROR(screen_heads(key, text));
     }
     return Status::ok();
   }
@@ -189,8 +247,10 @@ class Validator {
     return Status::ok();
   }
 
-  std::optional<int64_t> option_number(const std::string& name) const {
-    const auto it = p_.drafter.options.find(name);
+  // What is said to `member` alone goes before what is said to all.
+  std::optional<int64_t> option_number(const std::string& name, const std::string& member = {}) const {
+    auto it = p_.drafter.options.find(member + "." + name);
+    if (it == p_.drafter.options.end()) it = p_.drafter.options.find(name);
     const DrafterOption* option = find_drafter_option(name);
     if (it == p_.drafter.options.end() || option == nullptr) return std::nullopt;
     auto value = read_scalar(option->rule, {it->second, false, false});
@@ -229,18 +289,21 @@ class Validator {
   }
 
   Status corpus_options() {
-    const DrafterOption* option = find_drafter_option("capacity");
-    const auto& takers = option->drafters;
-    if (std::find(takers.begin(), takers.end(), p_.drafter.name) == takers.end()) return Status::ok();
+    const auto& takers = find_drafter_option("capacity")->drafters;
+    for (const std::string& member : p_.drafter.members())
+      if (std::find(takers.begin(), takers.end(), member) != takers.end()) TURBO_RETURN_IF_ERROR(corpus_options(member));
+    return Status::ok();
+  }
+  Status corpus_options(const std::string& member) {
     constexpr int64_t default_depth = 18, default_min_breadth = 1, default_max_breadth = 10, node_bytes = 32;
-    const int64_t depth = option_number("max_trie_depth").value_or(default_depth);
-    const int64_t least = option_number("min_bfs_breadth").value_or(default_min_breadth);
-    const int64_t most = option_number("max_bfs_breadth").value_or(default_max_breadth);
+    const int64_t depth = option_number("max_trie_depth", member).value_or(default_depth);
+    const int64_t least = option_number("min_bfs_breadth", member).value_or(default_min_breadth);
+    const int64_t most = option_number("max_bfs_breadth", member).value_or(default_max_breadth);
     if (most < least)
       return fail(given("drafter.options.max_bfs_breadth") ? "drafter.options.max_bfs_breadth"
                                                            : "drafter.options.min_bfs_breadth",
                   fmt::format("max_bfs_breadth {} is below min_bfs_breadth {}", most, least));
-    const std::optional<int64_t> capacity = option_number("capacity");
+    const std::optional<int64_t> capacity = option_number("capacity", member);
     if (!capacity) return Status::ok();
     if (*capacity < depth + 1)
       return fail("drafter.options.capacity",
@@ -272,10 +335,10 @@ class Validator {
       return fail("drafter.options.force_greedy_verify",
                   "greedy verification changes the output of sampled requests, but drafter.lossless is true",
                   "unset it; greedy requests are verified greedily anyway");
-    const auto typical = p_.drafter.options.find("typical_acceptance");
-    if (typical != p_.drafter.options.end() && typical->second == "target")
-      return fail("drafter.options.typical_acceptance", "'target' can change the output, but drafter.lossless is true",
-                  hint);
+    for (const auto& [name, text] : p_.drafter.options)
+      if ((name == "typical_acceptance" || name.ends_with(".typical_acceptance")) && text == "target")
+        return fail("drafter.options." + name, "'target' can change the output, but drafter.lossless is true",
+                    hint);
     return Status::ok();
   }
 

@@ -90,6 +90,16 @@ class NgramDrafter : public Drafter<NgramDrafter> {
       session.repeat_draft(draft.capacity(), nodes_);
     for (uint32_t i = 0; i < nodes_.size(); ++i) draft.add(nodes_.tokens[i], nodes_.parents[i], nodes_.scores[i]);
   }
+  // [worker] The corpus alone, whose readers never wait. Where it knows as much as it can, the sequence's own repeats may go
+  // further: that draft is left to propose.
+  void ahead(const Hypothesis& text, DraftTree& draft) override {
+    const std::span<const int32_t> tokens = text.tokens();
+    const uint32_t depth = session_settings_.max_depth;
+    ahead_nodes_.clear();
+    if (draft.capacity() == 0 || !corpus_.match(tokens.last(std::min<size_t>(tokens.size(), depth)), draft.capacity(), {}, ahead_nodes_)) return;
+    if (session_settings_.suffix && ahead_nodes_.match_length + 1 >= depth) return;
+    for (uint32_t i = 0; i < ahead_nodes_.size(); ++i) draft.add(ahead_nodes_.tokens[i], ahead_nodes_.parents[i], ahead_nodes_.scores[i]);
+  }
 
  private:
   void report() const {
@@ -108,6 +118,7 @@ class NgramDrafter : public Drafter<NgramDrafter> {
   KnownPrefixes known_;
   std::unordered_map<uint32_t, std::unique_ptr<Session>> sessions_;
   draft::DraftNodes nodes_;
+  draft::DraftNodes ahead_nodes_;  // of ahead() alone
 };
 
 }  // namespace

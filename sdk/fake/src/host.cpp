@@ -35,11 +35,12 @@ struct Host::Services {
   turbo_host_registry registry{sizeof(turbo_host_registry), 0, nullptr, &find_format, &find_codec};
   turbo_host_program program{sizeof(turbo_host_program), 0, nullptr, nullptr, nullptr, &target_weight, &kv_create, &block_table,
                              &model_open, &model_close, &model_run, &model_keep, &model_drop};
+  turbo_host_drafters drafters{sizeof(turbo_host_drafters), 0, nullptr, &inner_drafter};
   std::thread::id engine = std::this_thread::get_id();
 
   explicit Services(Host* h) {
     log.ctx = alloc.ctx = config.ctx = clock.ctx = threads.ctx = metrics.ctx = file.ctx = thread_check.ctx = model.ctx = registry.ctx =
-        program.ctx = h;
+        program.ctx = drafters.ctx = h;
   }
   static Host& at(void* ctx) { return *static_cast<Host*>(ctx); }
 
@@ -55,6 +56,14 @@ struct Host::Services {
     return at(ctx).draft_model->keep(sequence, nodes, n, error);
   }
   static void model_drop(void* ctx, turbo_draft_model*, uint32_t sequence) { at(ctx).draft_model->drop(sequence); }
+
+  static turbo_status inner_drafter(void* ctx, uint32_t index, turbo_inner_drafter* inner) {
+    if (index >= at(ctx).inner_drafters.size()) return TURBO_NOT_FOUND;
+    const uint32_t size = inner->struct_size;
+    std::memcpy(inner, &at(ctx).inner_drafters[index], std::min<size_t>(size, sizeof *inner));
+    inner->struct_size = size;
+    return TURBO_OK;
+  }
 
   static void write(void* ctx, uint32_t level, const char* message) {
     std::lock_guard lock(at(ctx).mutex_);
@@ -239,22 +248,31 @@ const void* Host::query(const turbo_host* host, const char* id) {
   if (!host || !id) return nullptr;
   Host& self = *static_cast<Host*>(host->ctx);
   Services& s = *self.services_;
-  s.threads.compute_threads = self.compute_threads;
-  s.program.pack = self.pack;
-  s.program.pack_instance = self.pack_instance;
+  // Workers look up log, metrics and clock at the same time: only the tables that tests set up change here, when asked for.
   if (self.absent.count(id)) return nullptr;
   const std::string_view wanted(id);
   if (wanted == TURBO_HOST_LOG) return &s.log;
   if (wanted == TURBO_HOST_ALLOC) return &s.alloc;
   if (wanted == TURBO_HOST_CONFIG) return &s.config;
   if (wanted == TURBO_HOST_CLOCK) return &s.clock;
-  if (wanted == TURBO_HOST_THREADS) return &s.threads;
+  if (wanted == TURBO_HOST_THREADS) {
+    s.threads.compute_threads = self.compute_threads;
+    return &s.threads;
+  }
   if (wanted == TURBO_HOST_METRICS) return &s.metrics;
   if (wanted == TURBO_HOST_FILE) return &s.file;
   if (wanted == TURBO_HOST_THREAD_CHECK) return &s.thread_check;
   if (wanted == TURBO_HOST_MODEL) return &s.model;
   if (wanted == TURBO_HOST_REGISTRY_DRAFT) return &s.registry;
-  if (wanted == TURBO_HOST_PROGRAM_DRAFT && (self.pack || self.draft_model)) return &s.program;
+  if (wanted == TURBO_HOST_PROGRAM_DRAFT && (self.pack || self.draft_model)) {
+    s.program.pack = self.pack;
+    s.program.pack_instance = self.pack_instance;
+    return &s.program;
+  }
+  if (wanted == TURBO_HOST_DRAFTERS_DRAFT && !self.inner_drafters.empty()) {
+    s.drafters.count = static_cast<uint32_t>(self.inner_drafters.size());
+    return &s.drafters;
+  }
   return nullptr;
 }
 

@@ -42,6 +42,18 @@ class Observation {
   const turbo_observation& raw_;
 };
 
+/// A text that a sequence may turn into, borrowed for the call.
+class Hypothesis {
+ public:
+  explicit Hypothesis(const turbo_hypothesis& raw) : raw_(raw) {}
+  std::span<const int32_t> tokens() const { return {raw_.tokens, raw_.n_tokens}; }
+  uint64_t position() const { return raw_.position; }
+  uint32_t n_assumed() const { return raw_.n_assumed; }
+
+ private:
+  const turbo_hypothesis& raw_;
+};
+
 /// Writes one proposal. Keeps the tree legal: parents before children, distinct siblings, never past the capacity.
 class DraftTree {
  public:
@@ -120,6 +132,9 @@ class Drafter {
   /// Optional: override both.
   virtual std::vector<uint8_t> save(uint32_t /*sequence*/) { return {}; }
   virtual void restore(uint32_t /*sequence*/, std::span<const uint8_t> /*bytes*/) {}
+  /// Optional, [worker]: the draft of a text that may come to be. One thread at a time calls it, while the engine thread may
+  /// be in any other function.
+  virtual void ahead(const Hypothesis& /*text*/, DraftTree& /*draft*/) {}
 
   static const void* interface(std::string_view id) {
     static constexpr turbo_drafter table = make_table();
@@ -190,8 +205,18 @@ class Drafter {
       at(self).restore(sequence, {static_cast<const uint8_t*>(src), static_cast<size_t>(bytes)});
     });
   }
+  static turbo_status c_ahead(void* self, const turbo_hypothesis* text, turbo_proposal* proposal, turbo_error* error) noexcept {
+    return guarded(error, [&] {
+      detail::check(text && TURBO_HAS(text, n_assumed), "hypothesis");
+      detail::check(text->n_tokens > 0 && text->tokens && text->n_assumed <= text->n_tokens, "tokens of the hypothesis");
+      check_proposals(proposal, 1);
+      DraftTree draft(*proposal);
+      at(self).ahead(Hypothesis(*text), draft);
+    });
+  }
   static constexpr turbo_drafter make_table() {
     constexpr bool asynchronous = !std::is_same_v<decltype(&T::begin), decltype(&Drafter::begin)>;
+    constexpr bool foresees = !std::is_same_v<decltype(&T::ahead), decltype(&Drafter::ahead)>;
     constexpr bool saves = !std::is_same_v<decltype(&T::save), decltype(&Drafter::save)>;
     turbo_drafter table{};
     table.struct_size = sizeof table;
@@ -204,6 +229,7 @@ class Drafter {
     table.cancel = &c_cancel;
     table.save = saves ? &c_save : nullptr;
     table.restore = saves ? &c_restore : nullptr;
+    table.ahead = foresees ? &c_ahead : nullptr;
     return table;
   }
 };

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 #include <turbo/abi/draft/device.h>
+#include <turbo/abi/draft/drafters.h>
 #include <turbo/abi/draft/tree_ops.h>
 #include <turbo/abi/drafter.h>
 #include <turbo/abi/plugin.h>

@@ -437,3 +437,85 @@ TEST(NgramCorpusFile, ATextIsNotReplaced) {
   }
   EXPECT_FALSE(std::filesystem::exists(path));
 }
+
+namespace {
+
+Answer ask_ahead(const Ngram& drafter, const Tokens& text, uint32_t n_assumed, uint32_t max_slots = 12) {
+  Answer answer;
+  answer.tokens.assign(max_slots, -7);
+  answer.parents.assign(max_slots, -7);
+  turbo_proposal proposal{sizeof(turbo_proposal), 1, max_slots, 0, answer.tokens.data(), answer.parents.data(), nullptr, 0};
+  const turbo_hypothesis hypothesis{sizeof(turbo_hypothesis), static_cast<uint32_t>(text.size()), text.data(), 0, n_assumed, 0};
+  EXPECT_EQ(drafter.table->ahead(drafter.component.self(), &hypothesis, &proposal, nullptr), TURBO_OK);
+  EXPECT_LT(proposal.n, max_slots);
+  answer.tokens.resize(proposal.n);
+  answer.parents.resize(proposal.n);
+  return answer;
+}
+
+}  // namespace
+
+TEST(NgramDrafterTest, AheadIsWhatItWouldProposeThere) {
+  fake::Host host;
+  set_facts(host);
+  Ngram drafter(host);
+  drafter.open(1);
+  const Tokens text{1, 2, 3, 4, 5, 6, 7, 8, 1, 2};
+  ASSERT_EQ(drafter.tell(1, text), TURBO_OK);
+  const Answer now = drafter.ask(1);
+  ASSERT_FALSE(now.tokens.empty());
+  EXPECT_EQ(ask_ahead(drafter, text, 0).tokens, now.tokens);
+  Tokens assumed = text;
+  assumed.push_back(3);
+  const Answer ahead = ask_ahead(drafter, assumed, 1);
+  ASSERT_FALSE(ahead.tokens.empty());
+  EXPECT_EQ(ahead.tokens.front(), 4);
+  EXPECT_EQ(drafter.ask(1).tokens, now.tokens) << "asking ahead changes nothing";
+  EXPECT_TRUE(ask_ahead(drafter, {999}, 1).tokens.empty());
+}
+
+// Where the sequence's own repeats may know more than the corpus, nothing is said ahead.
+TEST(NgramDrafterTest, AheadLeavesLongRepeatsToTheSequence) {
+  Tokens text;
+  for (int32_t i = 0; i < 60; ++i) text.push_back(i);
+  for (int32_t i = 0; i < 30; ++i) text.push_back(i);
+  for (const bool suffix : {true, false}) {
+    fake::Host host;
+    set_facts(host);
+    host.options["suffix"] = std::string(suffix ? "on" : "off");
+    Ngram drafter(host);
+    drafter.open(1);
+    for (const int32_t token : text) ASSERT_EQ(drafter.tell(1, {token}), TURBO_OK);
+    EXPECT_EQ(ask_ahead(drafter, text, 1).tokens.empty(), suffix);
+    EXPECT_FALSE(drafter.ask(1).tokens.empty());
+  }
+}
+
+TEST(NgramDrafterTest, AheadMayRunBesideEverythingElse) {
+  fake::Host host;
+  set_facts(host);
+  Ngram drafter(host);
+  std::mt19937 rng(4);
+  std::atomic<bool> end{false};
+  std::atomic<uint64_t> answered{0};
+  std::thread other([&] {
+    std::mt19937 own(5);
+    while (!end) {
+      Tokens text;
+      for (int i = 0; i < 20; ++i) text.push_back(static_cast<int32_t>(own() % 8));
+      answered += !ask_ahead(drafter, text, 2).tokens.empty();
+    }
+  });
+  for (uint32_t round = 0; round < 300 || (answered == 0 && round < 100000); ++round) {
+    const uint32_t sequence = round % 3;
+    if (round % 17 < 3) {
+      drafter.close(sequence);
+      drafter.open(sequence);
+    }
+    drafter.tell(sequence, {static_cast<int32_t>(rng() % 8), static_cast<int32_t>(rng() % 8)});
+    drafter.ask(sequence);
+  }
+  end = true;
+  other.join();
+  EXPECT_GT(answered, 0u);
+}

@@ -57,6 +57,19 @@ typedef struct turbo_proposal {
                            and weighed against what its drafts gain when max_slots is chosen */
 } turbo_proposal;
 
+/* The least number of known tokens of a hypothesis, unless the text is shorter. */
+#define TURBO_AHEAD_TOKENS 256u
+
+/* A text that a sequence may turn into: its newest tokens, the last n_assumed of which are not committed. */
+typedef struct turbo_hypothesis {
+  uint32_t struct_size;
+  uint32_t n_tokens;       /* TURBO_AHEAD_TOKENS known ones or all there are, and the assumed ones */
+  const int32_t* tokens;
+  uint64_t position;       /* absolute position of tokens[0] */
+  uint32_t n_assumed;
+  uint32_t reserved;
+} turbo_hypothesis;
+
 #define TURBO_PENDING 100 /* poll: not ready yet, no error */
 
 typedef struct turbo_drafter {
@@ -76,6 +89,10 @@ typedef struct turbo_drafter {
    * dst going in and the size needed coming out; TURBO_RESOURCE_EXHAUSTED when dst (null allowed) is too small. */
   turbo_status (*save)(void* self, uint32_t sequence, void* dst, uint64_t* bytes, turbo_error* error);
   turbo_status (*restore)(void* self, uint32_t sequence, const void* src, uint64_t bytes, turbo_error* error);
+  /* [worker] Optional: what it would propose if a sequence stood at `text`. Changes no proposal, now or later. Called by one
+   * thread at a time, which may run while the engine thread is in any other function of this table, so the sequence may be
+   * further by now, or closed. Null, or TURBO_UNSUPPORTED: it cannot. */
+  turbo_status (*ahead)(void* self, const turbo_hypothesis* text, turbo_proposal* proposal, turbo_error* error);
 } turbo_drafter;
 
 #ifdef __cplusplus

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <turbo/abi/draft/arch_pack.h>
+#include <turbo/abi/draft/drafters.h>
 #include <turbo/abi/plugin.h>
 #include <turbo/fake/draft_model.hpp>
 
@@ -67,6 +68,7 @@ class Host {
   DraftModel* draft_model = nullptr;                       // what the program service opens as a model; null: it opens none
   void* pack_instance = nullptr;
   std::map<std::string, const turbo_weight*> target_weights;
+  std::vector<turbo_inner_drafter> inner_drafters;         // drafters service; empty: service absent
   struct Blocks { std::vector<int32_t> blocks, open_blocks; };
   std::map<uint32_t, Blocks> block_tables;                 // by sequence
 
