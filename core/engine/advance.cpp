@@ -76,7 +76,7 @@ Status Engine::Impl::emit(Live& request, const sched::RowGroup& group, GroupOutp
   TURBO_RETURN_IF_ERROR(compact(request, group.first + group.n_tokens - 1, kept));
   sequence.computed += static_cast<uint32_t>(kept.size());
   TURBO_RETURN_IF_ERROR(parts.cache->commit(sequence.blocks, sequence.computed));
-  count(request, group, acceptance, tokens.size() + (end >= 0));
+  count(request, group, acceptance, kept.size(), tokens.size() + (end >= 0));
   metrics.generation_tokens.Increment(static_cast<double>(tokens.size()));
   const std::span<const int32_t> fresh = std::span<const int32_t>(sequence.tokens).last(tokens.size());
   if (request.request.mask && !fresh.empty()) TURBO_RETURN_IF_ERROR(request.request.mask->commit(fresh));
@@ -99,7 +99,9 @@ void trace_round(const std::string& name, std::span<const int32_t> parents, cons
 
 }  // namespace
 
-void Engine::Impl::count(Live& request, const sched::RowGroup& group, const spec::Acceptance& acceptance, size_t n_emitted) {
+// `kept`: accepted nodes that are tokens of the request, none behind its end. The draft's length learns from all that held,
+// people are told what was kept.
+void Engine::Impl::count(Live& request, const sched::RowGroup& group, const spec::Acceptance& acceptance, size_t kept, size_t n_emitted) {
   const uint64_t now = now_ns();
   if (request.first_token_ns == 0) {
     request.first_token_ns = now;
@@ -117,19 +119,21 @@ void Engine::Impl::count(Live& request, const sched::RowGroup& group, const spec
   Speculation& speculation = request.speculation;
   ++speculation.rounds;
   speculation.drafted += group.n_draft;
-  speculation.accepted += acceptance.accepted.size();
+  speculation.accepted += kept;
   speculation.emitted += n_emitted;
-  speculation.accepted_by_depth.resize(std::max(speculation.accepted_by_depth.size(), acceptance.accepted.size()));
-  for (size_t depth = 0; depth < acceptance.accepted.size(); ++depth) ++speculation.accepted_by_depth[depth];
+  speculation.accepted_by_depth.resize(std::max(speculation.accepted_by_depth.size(), kept));
+  for (size_t depth = 0; depth < kept; ++depth) ++speculation.accepted_by_depth[depth];
   if (group.n_draft > 0) {
+    const auto held = static_cast<uint32_t>(acceptance.accepted.size());
     uint32_t deepest = 0;
     for (uint32_t node = 0; node < group.n_draft; ++node) deepest = std::max(deepest, request.draft.depth(node));
-    const auto held = static_cast<uint32_t>(acceptance.accepted.size());
+    metrics.draft_depth_reached.count_down_to(deepest);
+    metrics.draft_depth_accepted.count_down_to(static_cast<uint32_t>(kept));
     request.draft_length.record(deepest, held, group.n_draft);
     typical_length.record(deepest, held, group.n_draft);
   }
   metrics.draft_tokens.Increment(group.n_draft);
-  metrics.accepted_draft_tokens.Increment(static_cast<double>(acceptance.accepted.size()));
+  metrics.accepted_draft_tokens.Increment(static_cast<double>(kept));
 }
 
 // Accepted draft rows move to the slots of their positions. Sources lie at or after destinations, in order.
@@ -159,10 +163,9 @@ void Engine::Impl::observe(Live& request, const sched::RowGroup& group, uint32_t
   }
   observation.position = from;
   observation.n_accepted = acceptance ? static_cast<uint32_t>(acceptance->accepted.size()) : 0;
-  const uint64_t faults_before = speculator.faults(), begin = now_ns();
+  const uint64_t begin = now_ns();
   speculator.observe(sequence.id, observation, runner->taps());
   draft_ns += now_ns() - begin;
-  if (speculator.faults() != faults_before) metrics.plugin_errors.Increment();
 }
 
 void Engine::Impl::finish(Live& request, FinishReason reason, Status status, int32_t stop_token) {

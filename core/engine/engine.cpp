@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <future>
+#include <utility>
 
 #include "engine/impl.h"
 #include "engine/verify_cost.h"
@@ -24,8 +25,9 @@ Result<std::unique_ptr<Engine>> Engine::start(EngineParts parts, const EngineLim
   // Every running sequence can decode in every step.
   checked.max_logit_rows = std::max(checked.max_logit_rows, checked.max_running);
   checked.max_step_rows = std::max(checked.max_step_rows, checked.max_logit_rows);
-  TURBO_ASSIGN(Speculator speculator, Speculator::create(parts));
-  auto impl = std::make_unique<Impl>(std::move(parts), checked, std::move(speculator));
+  Result<Speculator> speculator = Speculator::create(parts);
+  if (!speculator) spdlog::warn("running without a drafter: {}", speculator.status().message());
+  auto impl = std::make_unique<Impl>(std::move(parts), checked, speculator ? std::move(*speculator) : Speculator());
   impl->budget = {checked.max_step_rows, checked.prefill_chunk, ~0u, checked.max_logit_rows, checked.max_running,
                   impl->parts.cache->step_stays_in_block(), impl->parts.cache->prompts_cross_blocks()};
   turbo_step_caps caps{};
@@ -294,6 +296,8 @@ void Engine::Impl::publish() {
   const uint32_t cached = parts.cache->n_cached(), used = parts.cache->n_used() - cached;
   n_blocks_used.store(used);
   n_blocks_cached.store(cached);
+  metrics.plugin_errors.Increment(static_cast<double>(speculator.faults() - std::exchange(n_faults_told, speculator.faults())));
+  metrics.drafts_not_ready.Increment(static_cast<double>(speculator.not_ready() - std::exchange(n_not_ready_told, speculator.not_ready())));
   metrics.requests_running.Set(static_cast<double>(running.size()));
   metrics.requests_waiting.Set(mailbox.n_waiting());
   metrics.kv_blocks_used.Set(used);

@@ -89,7 +89,7 @@ struct Engine::Impl {
   void apply(const sched::RowGroup& group, GroupOutput& output);
   void tell_scores(Live& live, const sched::RowGroup& group, const GroupOutput& output);
   Status emit(Live& live, const sched::RowGroup& group, GroupOutput& output);
-  void count(Live& live, const sched::RowGroup& group, const spec::Acceptance& acceptance, size_t n_emitted);
+  void count(Live& live, const sched::RowGroup& group, const spec::Acceptance& acceptance, size_t kept, size_t n_emitted);
   Status compact(Live& live, uint32_t root, std::span<const uint32_t> nodes);
   void observe(Live& live, const sched::RowGroup& group, uint32_t first_row, const spec::Acceptance* acceptance);
   void finish(Live& live, FinishReason reason, Status status = {}, int32_t stop_token = -1);
@@ -121,6 +121,7 @@ struct Engine::Impl {
   uint32_t step_rows = 0;                 // of this step, and what it took to compute and sample them
   uint64_t step_run_ns = 0;
   uint64_t step_emitted = 0;
+  uint64_t n_faults_told = 0, n_not_ready_told = 0;  // of the speculator's, in the metrics
   std::random_device entropy;
   uint32_t n_prefix_files = 0;  // being saved or restored: they hold blocks without a request
   bool idle_checked = true;

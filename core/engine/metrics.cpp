@@ -25,6 +25,10 @@ prometheus::Histogram& histogram(prometheus::Registry& registry, const char* nam
   return prometheus::BuildHistogram().Name(name).Help(help).Register(registry).Add({}, buckets);
 }
 
+prometheus::Family<prometheus::Counter>& counters(prometheus::Registry& registry, const char* name, const char* help) {
+  return prometheus::BuildCounter().Name(name).Help(help).Register(registry);
+}
+
 }  // namespace
 
 DecodeSteps::DecodeSteps(prometheus::Registry& registry) {
@@ -45,6 +49,12 @@ void DecodeSteps::count(uint32_t rows, double took) {
   ranges_[range].seconds->Increment(took);
 }
 
+void DepthCounters::count_down_to(uint32_t depth) {
+  while (counters_.size() < depth)
+    counters_.push_back(&family_.Add({{"drafter", drafter_}, {"depth", std::to_string(counters_.size() + 1)}}));
+  for (uint32_t i = 0; i < depth; ++i) counters_[i]->Increment();
+}
+
 Metrics::Metrics(const std::string& drafter_name)
     : registry(std::make_shared<prometheus::Registry>()),
       prompt_tokens(counter(*registry, "turbo_prompt_tokens_total", "Prompt tokens computed or reused")),
@@ -53,6 +63,11 @@ Metrics::Metrics(const std::string& drafter_name)
       draft_tokens(counter(*registry, "turbo_draft_tokens_total", "Draft tokens verified", {{"drafter", drafter_name}})),
       accepted_draft_tokens(
           counter(*registry, "turbo_accepted_draft_tokens_total", "Draft tokens accepted", {{"drafter", drafter_name}})),
+      draft_depth_reached(counters(*registry, "turbo_draft_depth_reached_total", "Drafts verified that reached the depth"), drafter_name),
+      draft_depth_accepted(
+          counters(*registry, "turbo_draft_depth_accepted_total", "Drafts verified that were accepted down to the depth"), drafter_name),
+      drafts_not_ready(counter(*registry, "turbo_drafts_not_ready_total", "Steps without drafts because the drafter was not ready",
+                               {{"drafter", drafter_name}})),
       cancelled(counter(*registry, "turbo_cancelled_total", "Requests cancelled")),
       preemptions(counter(*registry, "turbo_preemptions_total", "Times a request gave up its KV blocks to another")),
       block_leaks(counter(*registry, "turbo_kv_block_leaks_total", "Idle self-checks that found KV blocks unaccounted for")),

@@ -7,7 +7,10 @@
 #include <prometheus/registry.h>
 
 #include <array>
+#include <cstdint>
 #include <memory>
+#include <string>
+#include <vector>
 
 namespace turbo::engine {
 
@@ -26,6 +29,20 @@ class DecodeSteps {
   std::array<Range, kUpTo.size() + 1> ranges_;  // the last: more rows
 };
 
+/// One counter a depth of drafts, labelled {drafter, depth}, made when the depth first comes up. Depths count from 1 and
+/// end below the most slots of a draft. Engine thread; reading the registry is safe from any.
+class DepthCounters {
+ public:
+  DepthCounters(prometheus::Family<prometheus::Counter>& family, std::string drafter) : family_(family), drafter_(std::move(drafter)) {}
+  /// Count depths 1..depth.
+  void count_down_to(uint32_t depth);
+
+ private:
+  prometheus::Family<prometheus::Counter>& family_;
+  std::string drafter_;
+  std::vector<prometheus::Counter*> counters_;
+};
+
 struct Metrics {
   explicit Metrics(const std::string& drafter_name);
 
@@ -35,6 +52,9 @@ struct Metrics {
   prometheus::Counter& generation_tokens;
   prometheus::Counter& draft_tokens;
   prometheus::Counter& accepted_draft_tokens;
+  DepthCounters draft_depth_reached;   // by the deepest node of a draft
+  DepthCounters draft_depth_accepted;  // by the accepted path
+  prometheus::Counter& drafts_not_ready;
   prometheus::Counter& cancelled;
   prometheus::Counter& preemptions;
   prometheus::Counter& block_leaks;

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "base/abi_error.h"
 #include "base/clock.h"
 
 namespace turbo::engine {
@@ -12,6 +11,21 @@ namespace {
 
 // Told as the deadline to drafters that may work in the background. Others have none: what they take is measured.
 constexpr uint64_t kProposalBudgetNs = 1'000'000;
+
+// The ABI forbids exceptions; one that comes anyway must not end the engine.
+turbo_status guarded(AbiError& failure, const std::function<turbo_status()>& body) {
+  const auto threw = [&](const char* what) {
+    fmt::format_to_n(failure.out()->message, sizeof(turbo_error::message) - 1, "it threw an exception: {}", what).out[0] = '\0';
+    return TURBO_INTERNAL;
+  };
+  try {
+    return body();
+  } catch (const std::exception& exception) {
+    return threw(exception.what());
+  } catch (...) {
+    return threw("of an unknown type");
+  }
+}
 
 }  // namespace
 
@@ -22,8 +36,9 @@ Result<Speculator> Speculator::create(const EngineParts& parts) {
   turbo_drafter_needs& needs = speculator.needs_;
   needs.struct_size = sizeof needs;
   AbiError failure;
-  TURBO_RETURN_IF_ERROR(failure.check(parts.drafter->needs(parts.drafter_self, &needs, failure.out()),
-                                      "drafter '" + parts.drafter_name + "'"));
+  TURBO_RETURN_IF_ERROR(failure.check(
+      guarded(failure, [&] { return parts.drafter->needs(parts.drafter_self, &needs, failure.out()); }),
+      "drafter '" + parts.drafter_name + "'"));
   if (needs.max_slots < 2 || needs.max_slots > 64 || needs.n_taps > TURBO_MAX_TAPS)
     return error(Code::invalid_argument, "drafter '{}': it asks for {} slots and {} taps (allowed: 2..64 and 0..{})",
                  parts.drafter_name, needs.max_slots, needs.n_taps, TURBO_MAX_TAPS);
@@ -51,16 +66,31 @@ void Speculator::fault(const std::string& why) {
   spdlog::warn("drafter '{}': switched off after {} faults in a row, the last: {}", name_, kMaxFaults, why);
 }
 
+turbo_status Speculator::call(AbiError& failure, const std::function<turbo_status()>& body) {
+  const uint64_t begin = now_ns();
+  const turbo_status status = guarded(failure, body);
+  round_ns_ += now_ns() - begin;
+  return status;
+}
+
 void Speculator::open(uint64_t sequence) {
   if (!active()) return;
   AbiError failure;
-  const Status status = failure.check(drafter_->open(self_, static_cast<uint32_t>(sequence), failure.out()), "open");
-  if (status) open_.insert(static_cast<uint32_t>(sequence));
+  const auto id = static_cast<uint32_t>(sequence);
+  const Status status = failure.check(call(failure, [&] { return drafter_->open(self_, id, failure.out()); }), "open");
+  if (status) open_.insert(id);
   else fault(status.message());
 }
 
 void Speculator::close(uint64_t sequence) {
-  if (open_.erase(static_cast<uint32_t>(sequence))) drafter_->close(self_, static_cast<uint32_t>(sequence));
+  const auto id = static_cast<uint32_t>(sequence);
+  if (!open_.erase(id)) return;
+  AbiError failure;
+  const turbo_status status = call(failure, [&] {
+    drafter_->close(self_, id);
+    return TURBO_OK;
+  });
+  if (const Status closed = failure.check(status, "close"); !closed) fault(closed.message());
 }
 
 void Speculator::observe(uint64_t sequence, const Observation& observation, std::span<const turbo_view> taps) {
@@ -78,7 +108,7 @@ void Speculator::observe(uint64_t sequence, const Observation& observation, std:
   raw.tap_rows = observation.tap_rows.data();
   AbiError failure;
   const Status status =
-      failure.check(drafter_->observe(self_, static_cast<uint32_t>(sequence), &raw, failure.out()), "observe");
+      failure.check(call(failure, [&] { return drafter_->observe(self_, static_cast<uint32_t>(sequence), &raw, failure.out()); }), "observe");
   if (status.is_ok()) return;
   // It missed tokens, so its view of this sequence is wrong from here on.
   fault(status.message());
@@ -100,16 +130,41 @@ void Speculator::propose(std::span<Want> wants) {
     proposals_.push_back({sizeof(turbo_proposal), static_cast<uint32_t>(wants[i].sequence), wants[i].max_slots, 0,
                           token_buffers_[i].data(), parent_buffers_[i].data(), probability_buffers_[i].data(), deadline});
   }
-  const uint32_t n = static_cast<uint32_t>(proposals_.size());
   AbiError failure;
-  turbo_status status = drafter_->begin ? drafter_->begin(self_, proposals_.data(), n, failure.out()) : TURBO_OK;
-  if (status == TURBO_OK) status = drafter_->poll(self_, proposals_.data(), n, failure.out());
+  ask(failure, wants);
+  end_round();
+}
+
+void Speculator::ask(AbiError& failure, std::span<Want> wants) {
+  const auto n = static_cast<uint32_t>(proposals_.size());
+  const turbo_status begun = drafter_->begin ? call(failure, [&] { return drafter_->begin(self_, proposals_.data(), n, failure.out()); }) : TURBO_OK;
+  turbo_status status = begun;
+  if (begun == TURBO_OK) status = call(failure, [&] { return drafter_->poll(self_, proposals_.data(), n, failure.out()); });
+  // It may still be at work on the arrays.
+  if (drafter_->cancel && (begun != TURBO_OK || status == TURBO_PENDING)) {
+    AbiError cancelling;
+    const turbo_status cancelled = call(cancelling, [&] {
+      drafter_->cancel(self_);
+      return TURBO_OK;
+    });
+    if (const Status checked = cancelling.check(cancelled, "cancel"); !checked) fault(checked.message());
+  }
   if (status == TURBO_PENDING) {
-    if (drafter_->cancel) drafter_->cancel(self_);
+    ++not_ready_;
     return;
   }
-  if (const Status checked = failure.check(status, "poll"); !checked.is_ok()) return fault(checked.message());
+  if (const Status checked = failure.check(status, begun == TURBO_OK ? "poll" : "begin"); !checked) return fault(checked.message());
   for (size_t i = 0; i < wants.size(); ++i) take(wants[i], proposals_[i].n, i);
+}
+
+// Faults are in a row until a round had none, from the observations before it to its drafts. One that was not ready says
+// nothing.
+void Speculator::end_round() {
+  if (round_ns_ > kRoundLimitNs && needs_.runs_programs == 0)
+    fault(fmt::format("it held the engine up for {} ms, {} are allowed", round_ns_ / 1'000'000, kRoundLimitNs / 1'000'000));
+  round_ns_ = 0;
+  if (total_faults_ == faults_before_) faults_in_a_row_ = 0;
+  faults_before_ = total_faults_;
 }
 
 void Speculator::take(Want& want, uint32_t n, size_t index) {
@@ -117,7 +172,6 @@ void Speculator::take(Want& want, uint32_t n, size_t index) {
   if (n > capacity) return fault(fmt::format("{} nodes returned, {} asked for", n, capacity));
   const std::span<const int32_t> tokens(token_buffers_[index].data(), n), parents(parent_buffers_[index].data(), n);
   if (const char* why = spec::find_fault(tokens, parents, capacity, vocab_)) return fault(why);
-  faults_in_a_row_ = 0;
   want.draft->tokens.assign(tokens.begin(), tokens.end());
   want.draft->parents.assign(parents.begin(), parents.end());
 }

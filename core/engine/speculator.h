@@ -1,12 +1,15 @@
 // The engine's side of a drafter: sessions, proposals, faults. Engine thread only.
 //
-// A drafter that errs, answers late or returns a malformed tree costs its draft of this step and a count; after
-// kMaxFaults in a row it is switched off for good. It can never cost a token or a request.
+// A drafter that errs, throws, holds the engine up or returns a malformed tree costs its draft of this step and a count;
+// after kMaxFaults in a row it is switched off for good. It can never cost a token or a request. One that is not ready
+// has no draft this time, which is no fault. What blocks inside a call cannot be broken off, only counted.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <unordered_set>
 
+#include "base/abi_error.h"
 #include "engine/parts.h"
 #include "spec/draft_tree.h"
 
@@ -15,6 +18,10 @@ namespace turbo::engine {
 class Speculator {
  public:
   static constexpr uint32_t kMaxFaults = 16;
+  /// A round in which the drafter's calls take longer on the engine thread is a fault. Twenty times what drafters are
+  /// told, so that a busy machine alone rarely makes one and never kMaxFaults in a row. Drafters with a network have no
+  /// such limit: their target runs are their work.
+  static constexpr uint64_t kRoundLimitNs = 20'000'000;
 
   struct Want {
     uint64_t sequence;
@@ -47,8 +54,14 @@ class Speculator {
   void propose(std::span<Want> wants);
 
   uint64_t faults() const { return total_faults_; }
+  /// Steps without drafts because poll was not ready.
+  uint64_t not_ready() const { return not_ready_; }
 
  private:
+  /// One call of the drafter: its time is counted, what it throws becomes a status.
+  turbo_status call(AbiError& failure, const std::function<turbo_status()>& body);
+  void ask(AbiError& failure, std::span<Want> wants);
+  void end_round();
   void fault(const std::string& why);
   void take(Want& want, uint32_t n, size_t index);
 
@@ -59,7 +72,9 @@ class Speculator {
   uint32_t max_slots_ = 0, vocab_ = 0;
   std::unordered_set<uint32_t> open_;
   uint32_t faults_in_a_row_ = 0;
-  uint64_t total_faults_ = 0;
+  uint64_t total_faults_ = 0, not_ready_ = 0;
+  uint64_t round_ns_ = 0;        // in its calls since the last round
+  uint64_t faults_before_ = 0;   // total_faults_ at the end of the last round
   bool disabled_ = false;
   std::vector<std::vector<int32_t>> token_buffers_, parent_buffers_;
   std::vector<std::vector<float>> probability_buffers_;
