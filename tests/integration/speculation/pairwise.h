@@ -45,7 +45,7 @@ class Pairwise {
     for (const std::string& text : texts_) {
       prompts_.push_back((*tokenizer)->encode(text));
       EXPECT_FALSE(prompts_.back().empty());
-      if (prompts_.back().size() > kContext - 64) prompts_.back().resize(kContext - 64);
+      if (prompts_.back().size() > kTightPool - 64) prompts_.back().resize(kTightPool - 64);
     }
     settings_ = all_settings((*tokenizer)->encode(" the").at(0));
     Levels sizes;

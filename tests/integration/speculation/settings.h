@@ -78,6 +78,7 @@ class FollowsMask : public TokenMask {
 
 inline constexpr uint32_t kVocabulary = 16384;
 inline constexpr uint32_t kContext = 512;
+inline constexpr uint32_t kTightPool = 256;  // holds the longest request and little more
 
 /// Packed caches as they are, without what loading would measure first.
 inline Options packed_options() { return {{"self_check", "off"}, {"boundary", "0"}}; }
@@ -144,7 +145,7 @@ inline std::vector<std::vector<Setting>> all_settings(int32_t end_token) {
   for (const bool on : {false, true}) all[kPrefixCache].push_back(tuned(on ? "on" : "off", [on](P& p) { p.engine.prefix_cache = on; }));
   for (const int n : {1, 2}) all[kThreads].push_back(tuned(std::to_string(n), [n](P& p) { p.compute.threads = n; }));
   all[kPool] = {tuned("ample", [](P& p) { p.kv.pool_tokens = 10 * kContext; }),
-                tuned("tight", [](P& p) { p.kv.pool_tokens = kContext + 128; })};
+                tuned("tight", [](P& p) { p.kv.pool_tokens = kTightPool; })};
   return all;
 }
 
