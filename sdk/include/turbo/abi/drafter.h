@@ -4,7 +4,12 @@
  * Every draft is a tree. Node i has a token and a parent: -1 for the root (the last committed token, which
  * is not in the arrays) or an index smaller than i. Siblings must be distinct. A chain has parents
  * -1, 0, 1, .... Draft lengths given to a drafter count the root, so max_slots = 5 allows 4 nodes.
- * Drafts must not depend on the random numbers of sampling: a drafter never sees them. */
+ * Drafts must not depend on the random numbers of sampling: a drafter never sees them.
+ *
+ * The [engine] calls run on the thread that serves every request, and nothing can break one off: work that takes longer
+ * than tens of microseconds belongs on a thread of the drafter's own, with TURBO_PENDING until it is done. A status other
+ * than TURBO_OK and TURBO_PENDING, a malformed tree, and calls that take 20 ms between two proposals (but for drafters that
+ * run programs) are faults; after 16 rounds or proposals with faults in a row the drafter is not asked again. */
 #ifndef TURBO_ABI_DRAFTER_H
 #define TURBO_ABI_DRAFTER_H
 
@@ -52,9 +57,7 @@ typedef struct turbo_proposal {
   int32_t* tokens;      /* out, capacity max_slots - 1 */
   int32_t* parents;     /* out */
   float* probabilities; /* out, may be left untouched; null allowed */
-  uint64_t deadline_ns; /* host clock: when work in the background should have an answer. A drafter that runs programs
-                           works on the engine thread itself, so it has none (UINT64_MAX); how long it takes is measured
-                           and weighed against what its drafts gain when max_slots is chosen */
+  uint64_t deadline_ns; /* host clock; answer by then, without a draft if need be. Rounds of 20 ms and more are faults */
 } turbo_proposal;
 
 /* The least number of known tokens of a hypothesis, unless the text is shorter. */
