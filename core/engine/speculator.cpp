@@ -61,7 +61,11 @@ void Speculator::fault(const std::string& why) {
   ++total_faults_;
   ++faults_in_a_row_;
   spdlog::debug("drafter '{}': {}", name_, why);
-  if (faults_in_a_row_ < kMaxFaults || disabled_) return;
+  if (faults_in_a_row_ >= kMaxFaults) switch_off(why);
+}
+
+void Speculator::switch_off(const std::string& why) {
+  if (disabled_) return;
   disabled_ = true;
   spdlog::warn("drafter '{}': switched off after {} faults in a row, the last: {}", name_, kMaxFaults, why);
 }
@@ -160,8 +164,13 @@ void Speculator::ask(AbiError& failure, std::span<Want> wants) {
 // Faults are in a row until a round had none, from the observations before it to its drafts. One that was not ready says
 // nothing.
 void Speculator::end_round() {
-  if (round_ns_ > kRoundLimitNs && needs_.runs_programs == 0)
-    fault(fmt::format("it held the engine up for {} ms, {} are allowed", round_ns_ / 1'000'000, kRoundLimitNs / 1'000'000));
+  // Once is what a busy machine does to anybody.
+  const bool slow = round_ns_ > kRoundLimitNs && needs_.runs_programs == 0;
+  slow_in_a_row_ = slow ? slow_in_a_row_ + 1 : 0;
+  if (slow_in_a_row_ == kMaxFaults) {
+    total_faults_ += kMaxFaults;
+    switch_off(fmt::format("it held the engine up for {} ms, {} are allowed", round_ns_ / 1'000'000, kRoundLimitNs / 1'000'000));
+  }
   round_ns_ = 0;
   if (total_faults_ == faults_before_) faults_in_a_row_ = 0;
   faults_before_ = total_faults_;

@@ -18,9 +18,9 @@ namespace turbo::engine {
 class Speculator {
  public:
   static constexpr uint32_t kMaxFaults = 16;
-  /// A round in which the drafter's calls take longer on the engine thread is a fault. Twenty times what drafters are
-  /// told, so that a busy machine alone rarely makes one and never kMaxFaults in a row. Drafters with a network have no
-  /// such limit: their target runs are their work.
+  /// kMaxFaults rounds in a row in which the drafter's calls take longer than this on the engine thread are as many
+  /// faults. One alone is none: a busy machine makes one of any drafter. Drafters with a network have no such limit:
+  /// target runs are their work.
   static constexpr uint64_t kRoundLimitNs = 20'000'000;
 
   struct Want {
@@ -63,6 +63,7 @@ class Speculator {
   void ask(AbiError& failure, std::span<Want> wants);
   void end_round();
   void fault(const std::string& why);
+  void switch_off(const std::string& why);
   void take(Want& want, uint32_t n, size_t index);
 
   const turbo_drafter* drafter_ = nullptr;
@@ -71,7 +72,7 @@ class Speculator {
   turbo_drafter_needs needs_{};
   uint32_t max_slots_ = 0, vocab_ = 0;
   std::unordered_set<uint32_t> open_;
-  uint32_t faults_in_a_row_ = 0;
+  uint32_t faults_in_a_row_ = 0, slow_in_a_row_ = 0;
   uint64_t total_faults_ = 0, not_ready_ = 0;
   uint64_t round_ns_ = 0;        // in its calls since the last round
   uint64_t faults_before_ = 0;   // total_faults_ at the end of the last round

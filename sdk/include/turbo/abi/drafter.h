@@ -8,8 +8,8 @@
  *
  * The [engine] calls run on the thread that serves every request, and nothing can break one off: work that takes longer
  * than tens of microseconds belongs on a thread of the drafter's own, with TURBO_PENDING until it is done. A status other
- * than TURBO_OK and TURBO_PENDING, a malformed tree, and calls that take 20 ms between two proposals (but for drafters that
- * run programs) are faults; after 16 rounds or proposals with faults in a row the drafter is not asked again. */
+ * than TURBO_OK and TURBO_PENDING and a malformed tree are faults; after 16 in a row, or after 16 rounds in a row whose
+ * calls took over 20 ms together (but for drafters that run programs), the drafter is not asked again. */
 #ifndef TURBO_ABI_DRAFTER_H
 #define TURBO_ABI_DRAFTER_H
 
@@ -57,7 +57,7 @@ typedef struct turbo_proposal {
   int32_t* tokens;      /* out, capacity max_slots - 1 */
   int32_t* parents;     /* out */
   float* probabilities; /* out, may be left untouched; null allowed */
-  uint64_t deadline_ns; /* host clock; answer by then, without a draft if need be. Rounds of 20 ms and more are faults */
+  uint64_t deadline_ns; /* host clock; answer by then, without a draft if need be. Rounds of over 20 ms are slow */
 } turbo_proposal;
 
 /* The least number of known tokens of a hypothesis, unless the text is shorter. */
