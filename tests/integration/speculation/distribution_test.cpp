@@ -15,14 +15,14 @@ double critical(size_t degrees) {
   return kPoints[degrees];
 }
 
-std::unique_ptr<Runtime> load_mini(const std::string& drafter) {
+std::unique_ptr<Runtime> load_mini(const DrafterUnderTest* drafter) {
   ModelSetup setup;
   setup.kv = "f16";
-  setup.tune = [&](profile::Profile& profile) {
+  setup.tune = [drafter](profile::Profile& profile) {
     profile.model.context = kContext;
     profile.engine.max_running = 8;
-    if (drafter.empty()) return;
-    profile.drafter.name = drafter;
+    if (!drafter) return;
+    use_drafter(profile, *drafter, 0);
     profile.drafter.draft_tokens = 8;
     profile.drafter.adaptive = false;
   };
@@ -89,14 +89,14 @@ std::vector<int32_t> most_frequent(const std::map<std::vector<int32_t>, std::map
 }  // namespace
 
 TEST(SampledDistribution, IsTheModelsAtEachOfThreePositions) {
-  const auto plain = load_mini("");
+  const auto plain = load_mini(nullptr);
   ASSERT_TRUE(plain);
   const auto tokenizer = plain->tokenizer();
   ASSERT_TRUE(tokenizer);
   const std::vector<int32_t> prompt = (*tokenizer)->encode("The file is");
   for (const DrafterUnderTest& drafter : drafters()) {
     SCOPED_TRACE(drafter.name);
-    const auto drafted = load_mini(drafter.name);
+    const auto drafted = load_mini(&drafter);
     ASSERT_TRUE(drafted);
     std::vector<std::shared_ptr<Collector>> runs;
     std::map<std::vector<int32_t>, std::map<int32_t, uint64_t>> seen;  // what followed which tokens

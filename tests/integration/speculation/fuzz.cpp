@@ -88,9 +88,10 @@ std::unique_ptr<Runtime> random_runtime(std::mt19937& rng, const std::string& mo
   const size_t options = rng() % drafter.options.size();
   text = model + ", kv " + kv + ", drafter " + drafter.name + " options " + std::to_string(options);
   return load_tiny(model, kv, [&](profile::Profile& profile) {
-    profile.drafter.name = drafter.name;
-    profile.drafter.options = drafter.options[options];
-    profile.drafter.options["max_slots"] = "64";
+    use_drafter(profile, drafter, options);
+    // Tiny models draft for themselves.
+    if (!drafter.model.empty()) profile.drafter.model = std::string(TURBO_SOURCE) + "/tests/golden/tiny-random/" + model;
+    if (profile.drafter.options.count("layers")) profile.drafter.options["layers"] = "1";
     profile.drafter.draft_tokens = static_cast<int>(2 + rng() % (rng() % 2 ? 8 : 63));
     profile.drafter.adaptive = rng() % 4 == 0;
     profile.compute.threads = 1 + static_cast<int>(rng() % 2);

@@ -138,10 +138,7 @@ class Pairwise {
       profile.model.context = kContext;
       for (size_t f = 0; f < row.size(); ++f)
         if (settings_[f][row[f]].tune) settings_[f][row[f]].tune(profile);
-      const DrafterUnderTest& drafter = drafters().at(row[kDrafter]);
-      profile.drafter.name = drafter.name;
-      profile.drafter.options = drafter.options.at(row[kDrafterOptions] % drafter.options.size());
-      profile.drafter.options["max_slots"] = "64";  // draft_tokens decides
+      use_drafter(profile, drafters().at(row[kDrafter]), row[kDrafterOptions]);
     };
     return setup;
   }

@@ -19,15 +19,26 @@ using Options = std::map<std::string, std::string>;
 struct DrafterUnderTest {
   std::string name;
   std::vector<Options> options;
+  std::string model{};           // of its own, beside the bundled target
+  bool sets_most_slots = false;  // it has an option max_slots, which would cut draft_tokens
 };
 
-/// Every drafter of turbo that needs no files. One more is one line here, and its library in CMakeLists.txt.
+/// Every drafter of turbo. One more is one line here, and its library in CMakeLists.txt.
 inline const std::vector<DrafterUnderTest>& drafters() {
   static const std::vector<DrafterUnderTest> all{
-      {"ngram", {{}, {{"match_type", "PROB"}}, {{"suffix", "off"}, {"max_bfs_breadth", "2"}}, {{"max_trie_depth", "4"}, {"capacity", "600"}}}},
-      {"phantom", {{}, {{"ghosts", "2"}, {"match_type", "PROB"}}, {{"ghosts", "3"}, {"buffers", "4"}, {"max_bfs_breadth", "2"}}, {{"ghosts", "4"}, {"buffers", "1"}, {"capacity", "600"}}}},
+      {"ngram", {{}, {{"match_type", "PROB"}}, {{"suffix", "off"}, {"max_bfs_breadth", "2"}}, {{"max_trie_depth", "4"}, {"capacity", "600"}}}, "", true},
+      {"phantom", {{}, {{"ghosts", "2"}, {"match_type", "PROB"}}, {{"ghosts", "3"}, {"buffers", "4"}, {"max_bfs_breadth", "2"}}, {{"ghosts", "4"}, {"buffers", "1"}, {"capacity", "600"}}}, "", true},
+      {"standalone", {{}, {{"steps", "2"}, {"topk", "3"}}, {{"steps", "6"}}}, "models/turbo-nano-q1.gguf"},
+      {"self_spec", {{{"layers", "4"}}, {{"layers", "2"}, {"steps", "2"}, {"topk", "2"}}}},
   };
   return all;
+}
+
+inline void use_drafter(profile::Profile& profile, const DrafterUnderTest& drafter, size_t options) {
+  profile.drafter.name = drafter.name;
+  profile.drafter.options = drafter.options.at(options % drafter.options.size());
+  if (!drafter.model.empty()) profile.drafter.model = std::string(TURBO_SOURCE) + "/" + drafter.model;
+  if (drafter.sets_most_slots) profile.drafter.options["max_slots"] = "64";  // draft_tokens decides
 }
 
 /// The factors in the order of a row.

@@ -57,7 +57,9 @@ typedef struct turbo_proposal {
   int32_t* tokens;      /* out, capacity max_slots - 1 */
   int32_t* parents;     /* out */
   float* probabilities; /* out, may be left untouched; null allowed */
-  uint64_t deadline_ns; /* host clock; answer by then, without a draft if need be. Rounds of over 20 ms are slow */
+  uint64_t deadline_ns; /* host clock: when work in the background should have an answer. A drafter that runs programs
+                           works on the engine thread itself, so it has none (UINT64_MAX); how long it takes is measured
+                           and weighed against what its drafts gain when max_slots is chosen */
 } turbo_proposal;
 
 /* The least number of known tokens of a hypothesis, unless the text is shorter. */
