@@ -21,6 +21,9 @@ struct DrafterUnderTest {
   std::vector<Options> options;
   std::string model{};           // of its own, beside the bundled target
   bool sets_most_slots = false;  // it has an option max_slots, which would cut draft_tokens
+  std::vector<std::string> over{};  // drafters that it is composed of
+  bool cached = false;              // behind the outcome cache
+  std::string title() const { return (cached ? "cached " : "") + name; }
 };
 
 /// Every drafter of turbo. One more is one line here, and its library in CMakeLists.txt.
@@ -30,6 +33,9 @@ inline const std::vector<DrafterUnderTest>& drafters() {
       {"phantom", {{}, {{"ghosts", "2"}, {"match_type", "PROB"}}, {{"ghosts", "3"}, {"buffers", "4"}, {"max_bfs_breadth", "2"}}, {{"ghosts", "4"}, {"buffers", "1"}, {"capacity", "600"}}}, "", true},
       {"standalone", {{}, {{"steps", "2"}, {"topk", "3"}}, {{"steps", "6"}}}, "models/turbo-nano-q1.gguf"},
       {"self_spec", {{{"layers", "4"}}, {{"layers", "2"}, {"steps", "2"}, {"topk", "2"}}}},
+      {"ngram", {{{"suffix", "off"}}, {{"suffix", "off"}, {"match_type", "PROB"}}}, "", true, {}, true},
+      {"first", {{}, {{"ngram.suffix", "off"}}}, "models/turbo-nano-q1.gguf", false, {"ngram", "standalone"}},
+      {"merge", {{}, {{"phantom.ghosts", "2"}, {"standalone.topk", "2"}}}, "models/turbo-nano-q1.gguf", false, {"phantom", "standalone"}},
   };
   return all;
 }
@@ -37,6 +43,8 @@ inline const std::vector<DrafterUnderTest>& drafters() {
 inline void use_drafter(profile::Profile& profile, const DrafterUnderTest& drafter, size_t options) {
   profile.drafter.name = drafter.name;
   profile.drafter.options = drafter.options.at(options % drafter.options.size());
+  profile.drafter.over = drafter.over;
+  profile.drafter.outcome_cache = drafter.cached;
   if (!drafter.model.empty()) profile.drafter.model = std::string(TURBO_SOURCE) + "/" + drafter.model;
   if (drafter.sets_most_slots) profile.drafter.options["max_slots"] = "64";  // draft_tokens decides
 }
@@ -110,7 +118,7 @@ inline std::vector<std::vector<Setting>> all_settings(int32_t end_token) {
     });
   };
   std::vector<std::vector<Setting>> all(kFactors);
-  for (const DrafterUnderTest& drafter : drafters()) all[kDrafter].push_back(plain(drafter.name));
+  for (const DrafterUnderTest& drafter : drafters()) all[kDrafter].push_back(plain(drafter.title()));
   for (const char* which : {"0", "1", "2", "3"}) all[kDrafterOptions].push_back(plain(which));
   for (const int n : {2, 3, 4, 8, 16, 64}) all[kDraftTokens].push_back(tuned(std::to_string(n), [n](P& p) { p.drafter.draft_tokens = n; }));
   for (const bool on : {false, true}) all[kAdaptive].push_back(tuned(on ? "on" : "off", [on](P& p) { p.drafter.adaptive = on; }));
