@@ -227,7 +227,7 @@ class Pairwise {
   uint64_t preemptions_ = 0;
 };
 
-/// Each drafter had drafts accepted, greedy and sampled: else equal texts would prove nothing.
+/// Each drafter ran greedily and sampled, and had drafts accepted and refused: else equal texts would prove nothing.
 inline void expect_drafting(const Pairwise& pairwise) {
   for (const DrafterUnderTest& drafter : drafters()) {
     uint64_t accepted = 0, drafted = 0;
