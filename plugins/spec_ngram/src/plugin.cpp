@@ -62,7 +62,10 @@ class NgramDrafter : public Drafter<NgramDrafter> {
   }
   void open(uint32_t sequence) override { sessions_[sequence] = std::make_unique<Session>(session_settings_); }
   void close(uint32_t sequence) override {
-    sessions_.erase(sequence);
+    if (const auto found = sessions_.find(sequence); found != sessions_.end()) {
+      found->second->learn(learner_, known_, !forgets(), 0, true);
+      sessions_.erase(found);
+    }
     report();
   }
   void observe(uint32_t sequence, const Observation& observation) override {
@@ -71,9 +74,7 @@ class NgramDrafter : public Drafter<NgramDrafter> {
       throw Failure(TURBO_NOT_FOUND, "sequence " + std::to_string(sequence) + " is not open");
     observed_ = true;
     found->second->observe(observation.tokens());
-    // Once the corpus forgets, a known text may be forgotten too.
-    const bool forgets = corpus_.n_nodes() + 1 + corpus_.settings().max_depth >= corpus_.settings().capacity;
-    found->second->learn(learner_, known_, !forgets, observation.tokens().size());
+    found->second->learn(learner_, known_, !forgets(), observation.tokens().size());
   }
   void propose(DraftTree& draft) override {
     const auto found = sessions_.find(draft.sequence());
@@ -102,6 +103,8 @@ class NgramDrafter : public Drafter<NgramDrafter> {
   }
 
  private:
+  /// Once the corpus forgets, a known text may be forgotten too.
+  bool forgets() const { return corpus_.n_nodes() + 1 + corpus_.settings().max_depth >= corpus_.settings().capacity; }
   void report() const {
     host_.gauge_set("ngram_nodes", static_cast<double>(corpus_.n_nodes()));
     host_.gauge_set("ngram_bytes", static_cast<double>(corpus_.bytes()));

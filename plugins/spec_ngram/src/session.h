@@ -38,9 +38,10 @@ class Session {
   explicit Session(const SessionSettings& settings) : settings_(settings), repeats_(kRepeatTokens) {}
 
   void observe(std::span<const int32_t> tokens) { tokens_.insert(tokens_.end(), tokens.begin(), tokens.end()); }
-  /// Learn what is waiting: all of it if it is little or a worker takes it, else as much as a step that brought n_fresh
-  /// tokens has room for. `skip_known`: leave out the beginning that is known.
-  void learn(Learner& learner, KnownPrefixes& known, bool skip_known, size_t n_fresh);
+  /// Learn what is waiting, the beginning at once and then a batch at a time: all of it if a worker takes it, else as much as a step that brought n_fresh
+  /// tokens has room for. `skip_known`: leave out the beginning that is known. `last`: no more tokens will come, so that
+  /// less than a batch is learnt too.
+  void learn(Learner& learner, KnownPrefixes& known, bool skip_known, size_t n_fresh, bool last = false);
 
   /// The tokens that a draft continues.
   std::span<const int32_t> context() const {

@@ -9,7 +9,9 @@
 namespace turbo::phantom {
 namespace {
 
-constexpr uint32_t kLearnAtOnce = 32;           // tokens that the engine thread may put into the corpus in one call
+// A token learnt alone walks the beginnings of all n-grams that end in it, eight at once a fifth of that each.
+constexpr uint32_t kLearnBatch = 8;
+constexpr uint32_t kLearnAtOnce = 32;           // tokens that the engine thread may put into the corpus between two steps
 constexpr uint64_t kBuildReserveNs = 200'000;   // a build is not begun this close to the deadline
 
 GhostSettings ghost_settings(const Host& host, uint32_t n_ghosts, uint32_t idle) {
@@ -79,7 +81,7 @@ void Phantom::observe(uint32_t sequence, const Observation& observation) {
   }
   session.drafted = false;
   hear(session, observation);
-  teach(session);
+  teach(session, static_cast<uint32_t>(fresh.size()), false);
 }
 
 void Phantom::learn_from(Session& session, std::span<const int32_t> fresh, uint32_t n_accepted) {
@@ -120,11 +122,19 @@ void Phantom::hear(Session& session, const Observation& observation) {
     session.recent.erase(session.recent.begin(), session.recent.end() - static_cast<std::ptrdiff_t>(length));
 }
 
-// A step's tokens at once; prompts by a ghost, or a little at each call.
-void Phantom::teach(Session& session) {
-  const uint32_t waiting = session.text->size() - std::min(session.text->size(), session.text->inserted.load(std::memory_order_relaxed));
-  if (waiting == 0 || (waiting > kLearnAtOnce && ghosts_.learn_later(session.text))) return;
-  if (!ghosts_.learn(*session.text, kLearnAtOnce)) ghosts_.learn_later(session.text);
+// Prompts are learnt by a ghost. Without one by this thread, when they come: the step that computed them took far longer.
+void Phantom::teach(Session& session, uint32_t n_fresh, bool last) {
+  const uint32_t size = session.text->size(), inserted = std::min(size, session.text->inserted.load(std::memory_order_relaxed)), waiting = size - inserted;
+  const uint32_t batch = last || inserted == 0 ? 1 : kLearnBatch;
+  if (waiting < batch || (waiting > kLearnAtOnce && ghosts_.learn_later(session.text))) return;
+  if (!ghosts_.learn(*session.text, std::max(n_fresh, kLearnAtOnce))) ghosts_.learn_later(session.text);
+}
+
+void Phantom::close(uint32_t sequence) {
+  const auto found = sessions_.find(sequence);
+  if (found == sessions_.end()) return;
+  teach(found->second, 0, true);
+  sessions_.erase(found);
 }
 
 // ---- drafts ----
@@ -168,7 +178,7 @@ bool Phantom::poll(Proposals proposals) {
   }
   post_job();
   if (ghosts_.n_threads() == 0)
-    for (const Ask& ask : asks_) teach(*ask.session);
+    for (const Ask& ask : asks_) teach(*ask.session, 0, false);
   return true;
 }
 

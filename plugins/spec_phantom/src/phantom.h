@@ -23,7 +23,7 @@ class Phantom : public Drafter<Phantom> {
 
   void needs(turbo_drafter_needs& needs) override;
   void open(uint32_t sequence) override;
-  void close(uint32_t sequence) override { sessions_.erase(sequence); }
+  void close(uint32_t sequence) override;
   void observe(uint32_t sequence, const Observation& observation) override;
   bool poll(Proposals proposals) override;
   void cancel() override;
@@ -54,7 +54,7 @@ class Phantom : public Drafter<Phantom> {
 
   void learn_from(Session& session, std::span<const int32_t> fresh, uint32_t n_accepted);
   void hear(Session& session, const Observation& observation);
-  void teach(Session& session);
+  void teach(Session& session, uint32_t n_fresh, bool last);
   void build_now(Ask& ask);
   void answer(Ask& ask);
   void post_job();
