@@ -40,6 +40,7 @@ struct Live {
   spec::DraftLength draft_length;
   bool drafting = false;     // has a drafter session
   uint32_t n_observed = 0;   // tokens that the session has seen
+  uint32_t n_read = 0;       // of them before its last proposal
   uint64_t draft_ns_seen = 0;  // the engine's time in the drafter up to the last token
 };
 

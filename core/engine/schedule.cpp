@@ -24,7 +24,7 @@ void Engine::Impl::begin_running(Live& request) {
   if (speculator.active() && request.request.use_drafter && request.sequence.generates) {
     speculator.open(request.sequence.id);
     request.drafting = speculator.is_open(request.sequence.id);
-    request.n_observed = 0;
+    request.n_observed = request.n_read = 0;
     if (!request.admitted_ns) request.draft_length = typical_length.fresh();
   }
   if (request.admitted_ns) return;  // back after a preemption
@@ -84,6 +84,11 @@ void Engine::Impl::learn_step_cost() {
   std::string shown;
   for (const spec::RowCost& cost : *costs) shown += fmt::format(" {}:{:.2f}", cost.rows, cost.best / costs->front().best);
   spdlog::info("price of a step by its rows, relative to one row:{}", shown);
+  if (const auto price = speculator.measure()) {
+    draft_cost = spec::DraftCost(price->node_seconds, price->unread_seconds);
+    spdlog::info("price of a drafted token in the same unit: {:.2f}, of one that the draft model reads: {:.3f}",
+                 price->node_seconds / costs->front().best, price->unread_seconds / costs->front().best);
+  }
 }
 
 // What the engine asks for at most, root included; 1 = no draft.
@@ -92,7 +97,8 @@ uint32_t Engine::Impl::draft_slots(Live& request, uint32_t other_rows, double ot
   const uint32_t left = request.sequence.max_tokens_total - static_cast<uint32_t>(request.sequence.tokens.size());
   uint32_t most = std::min(speculator.max_slots(), left);
   if (request.request.draft_slots) most = std::min(most, request.request.draft_slots);
-  return parts.adaptive_drafts ? request.draft_length.choose(most, step_cost, other_rows, other_tokens, draft_cost, other_seconds) : most;
+  if (!parts.adaptive_drafts) return most;
+  return request.draft_length.choose(most, step_cost, other_rows, other_tokens, draft_cost, other_seconds, {request.n_observed - request.n_read, left});
 }
 
 void Engine::Impl::propose() {
@@ -103,6 +109,7 @@ void Engine::Impl::propose() {
   for (const sched::Sequence* sequence : running) rows += sequence->decoding();
   double tokens = rows, draft_seconds = 0;
   uint32_t nodes = 0;
+  uint64_t unread = 0;
   for (sched::Sequence* sequence : running) {
     Live& request = *live.at(sequence->id);
     request.draft = {};
@@ -116,6 +123,8 @@ void Engine::Impl::propose() {
     wants.push_back({sequence->id, slots, &request.draft});
     rows += slots - 1;
     nodes += slots - 1;
+    unread += request.n_observed - request.n_read;
+    request.n_read = request.n_observed;
     draft_seconds += draft_cost.of(slots - 1);
     tokens += request.draft_length.expected_tokens(slots) - 1;
   }
@@ -123,7 +132,7 @@ void Engine::Impl::propose() {
   const uint64_t begin = now_ns();
   speculator.propose(wants);
   const uint64_t took = now_ns() - begin;
-  draft_cost.record(nodes, seconds(took));
+  draft_cost.record(nodes, seconds(took), unread);
   draft_ns += took;
   for (const Speculator::Want& want : wants) live.at(want.sequence)->sequence.n_draft = want.draft->size();
 }

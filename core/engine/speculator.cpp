@@ -139,6 +139,38 @@ void Speculator::propose(std::span<Want> wants) {
   end_round();
 }
 
+// Of a text that no request sees, told twice: the first time compiles.
+std::optional<Speculator::Price> Speculator::measure() {
+  constexpr uint64_t kSubject = UINT32_MAX;
+  constexpr uint32_t kTokens = 128;
+  if (!active() || needs_.runs_programs == 0 || needs_.n_taps > 0) return {};
+  const uint64_t faults_before = total_faults_;
+  std::vector<int32_t> text;
+  for (uint32_t i = 0; i <= kTokens; ++i) text.push_back(static_cast<int32_t>((i * 7919u + 13u) % vocab_));
+  std::optional<Price> price;
+  spec::DraftTree draft;
+  Want want{kSubject, max_slots_, &draft};
+  const auto timed = [&] {
+    draft = {};
+    const uint64_t begin = now_ns();
+    propose({&want, 1});
+    return seconds(now_ns() - begin);
+  };
+  for (int round = 0; round < 2 && total_faults_ == faults_before; ++round) {
+    open(kSubject);
+    observe(kSubject, {std::span(text).first(kTokens), 0, 0, {}, 0}, {});
+    const double first = timed();
+    observe(kSubject, {std::span(text).last(1), kTokens, 0, {}, 0}, {});
+    const double again = timed();
+    price.reset();
+    if (draft.size() > 0) price = Price{again / draft.size(), std::max(0.0, first - again) / kTokens};
+    close(kSubject);
+  }
+  // Real sequences may find it fit.
+  faults_in_a_row_ = 0;
+  return total_faults_ == faults_before ? price : std::nullopt;
+}
+
 void Speculator::ask(AbiError& failure, std::span<Want> wants) {
   const auto n = static_cast<uint32_t>(proposals_.size());
   const turbo_status begun = drafter_->begin ? call(failure, [&] { return drafter_->begin(self_, proposals_.data(), n, failure.out()); }) : TURBO_OK;

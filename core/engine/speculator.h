@@ -6,6 +6,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <unordered_set>
 
@@ -50,6 +51,13 @@ class Speculator {
   void close(uint64_t sequence);
   bool is_open(uint64_t sequence) const { return open_.count(static_cast<uint32_t>(sequence)) != 0; }
   void observe(uint64_t sequence, const Observation& observation, std::span<const turbo_view> taps);
+  /// [before the first sequence] What drafts cost that are made by running programs; nothing for other drafters, those that
+  /// need hidden states, and where it could not be measured.
+  struct Price {
+    double node_seconds;    // of a drafted node
+    double unread_seconds;  // of a token that the drafter reads first
+  };
+  std::optional<Price> measure();
   /// Fill the drafts that arrive in time; the others stay empty. Never waits.
   void propose(std::span<Want> wants);
 

@@ -4,9 +4,9 @@
 
 namespace turbo::spec {
 
-void DraftCost::record(uint32_t nodes, double seconds) {
+void DraftCost::record(uint32_t nodes, double seconds, uint64_t unread) {
   if (nodes == 0 || !(seconds >= 0)) return;
-  const double newest = seconds / nodes;
+  const double newest = std::max(0.0, seconds - reading(unread)) / nodes;
   if (n_seen_ < kFirst) {
     per_node_ = n_seen_++ == 0 ? newest : std::min(per_node_, newest);
     return;

@@ -21,9 +21,17 @@ double DraftLength::expected_tokens(uint32_t slots) const {
   return tokens;
 }
 
+// Twice over: the acceptance is a guess, and texts end early.
+bool DraftLength::wins_back(double reading, uint32_t slots, const StepCost& cost, uint32_t other_rows, double drafting, uint32_t left) const {
+  if (reading <= 0) return true;
+  const double plain = cost.of(other_rows + 1), drafted = (cost.of(other_rows + slots) + drafting) / expected_tokens(slots);
+  return (plain - drafted) * std::min(left, kForeseen) >= 2 * reading;
+}
+
 uint32_t DraftLength::choose(uint32_t most, const StepCost& cost, uint32_t other_rows, double other_tokens, const DraftCost& draft_cost,
-                             double other_seconds) {
+                             double other_seconds, const Unread& unread) {
   if (most < 2 || !cost.known()) return most;
+  const double reading = draft_cost.reading(unread.tokens);
   uint32_t best = 1;
   double best_speed = 0;
   for (uint32_t slots = 1; slots <= most; ++slots) {
@@ -33,12 +41,13 @@ uint32_t DraftLength::choose(uint32_t most, const StepCost& cost, uint32_t other
       best = slots;
     }
   }
+  if (best > 1 && !wins_back(reading, best, cost, other_rows, draft_cost.of(best - 1), unread.left)) return 1;
   if (best > 1) {
     rest_ = kFirstRest;
     rested_ = 0;
     return best;
   }
-  if (++rested_ < rest_) return 1;
+  if (++rested_ < rest_ || reading > kMostProbe * cost.of(other_rows + 1)) return 1;
   rested_ = 0;
   rest_ = std::clamp(2 * rest_, kFirstRest, kLongestRest);
   return std::min(most, kProbeSlots);

@@ -13,6 +13,12 @@
 
 namespace turbo::spec {
 
+/// Tokens of a request that its drafter has not read, and those still to come at most, which must win back the reading.
+struct Unread {
+  uint64_t tokens = 0;
+  uint32_t left = UINT32_MAX;
+};
+
 /// What was seen of one request's drafts.
 class DraftLength {
  public:
@@ -20,6 +26,8 @@ class DraftLength {
   static constexpr double kWeightOfNewest = 0.08;
   static constexpr double kFirstGuess = 0.7;        // acceptance before anything was seen
   static constexpr uint32_t kProbeSlots = 4;
+  static constexpr double kMostProbe = 8;           // steps of one row that a probe may cost in reading
+  static constexpr uint32_t kForeseen = 512;        // tokens to come that are counted on
   static constexpr uint32_t kFirstRest = 16, kLongestRest = 512;  // steps without a draft between probes
 
   /// A draft of `nodes` nodes (0: a chain) whose deepest lay at `depth` was verified; its first `accepted` depths held.
@@ -27,7 +35,7 @@ class DraftLength {
   /// Slots (root included, 1 = no draft) of at most `most`, in a step that has `other_rows` rows of others, who are
   /// expected to emit `other_tokens` and whose drafts take `other_seconds`. Unknown cost: `most`.
   uint32_t choose(uint32_t most, const StepCost& cost, uint32_t other_rows, double other_tokens, const DraftCost& draft_cost = {},
-                  double other_seconds = 0);
+                  double other_seconds = 0, const Unread& unread = {});
   /// The same acceptance, for a request that begins.
   DraftLength fresh() const {
     DraftLength length = *this;
@@ -39,6 +47,7 @@ class DraftLength {
   double expected_tokens(uint32_t slots) const;
 
  private:
+  bool wins_back(double reading, uint32_t slots, const StepCost& cost, uint32_t other_rows, double drafting, uint32_t left) const;
   double p(uint32_t depth) const { return share_[depth < kDepths ? depth : kDepths - 1]; }
 
   std::array<double, kDepths> share_ = first();

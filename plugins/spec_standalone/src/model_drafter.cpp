@@ -7,7 +7,7 @@
 namespace turbo::spec_standalone {
 namespace {
 
-constexpr size_t kCatchUp = 64;  // tokens that may wait for the next draft; more of them run as they come
+constexpr size_t kCatchUp = 512;  // tokens that are read for one draft; a longer text is read in steps without one
 
 }  // namespace
 
@@ -70,7 +70,6 @@ void ModelDrafter::observe(uint32_t sequence, const Observation& observation) {
   if (session.n_seen > facts_.context) return stop_drafting(sequence, session);
   session.pending.insert(session.pending.end(), observation.tokens().begin(), observation.tokens().end());
   reconcile(sequence, session);
-  if (session.pending.size() > kCatchUp) catch_up(sequence, session);
 }
 
 // Drafted nodes that came to be are text now; whatever else was drafted is forgotten. The newest token stays pending even
@@ -94,9 +93,9 @@ void ModelDrafter::reconcile(uint32_t sequence, Session& session) {
   session.parents.clear();
 }
 
-// All but the newest token, whose logits the next draft needs.
+// A part of a long text. Nothing is read before a draft is wanted: where drafts do not pay, the model costs nothing.
 void ModelDrafter::catch_up(uint32_t sequence, Session& session) {
-  const auto n = static_cast<uint32_t>(session.pending.size() - 1);
+  const auto n = static_cast<uint32_t>(kCatchUp);
   turbo_draft_group group{sizeof group, sequence, n, 0, session.pending.data(), nullptr, -1, 0};
   turbo_view logits{};
   logits.struct_size = sizeof logits;
@@ -116,6 +115,10 @@ void ModelDrafter::propose(Proposals proposals) {
     if (found == sessions_.end() || found->second.done || found->second.pending.empty() || proposal.max_slots < 2) continue;
     Session& session = found->second;
     reconcile(proposal.sequence, session);
+    if (session.pending.size() > kCatchUp) {
+      catch_up(proposal.sequence, session);
+      continue;
+    }
     // The node of step i lies at position n_seen - 1 + i.
     const uint64_t room = facts_.context - session.n_seen + 1;
     Draft& draft = drafts.emplace_back(Draft{&proposal, &session, 0, {}, {}});

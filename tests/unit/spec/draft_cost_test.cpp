@@ -46,6 +46,27 @@ TEST(DraftCost, TheTimeOfDraftingShortensDrafts) {
   EXPECT_EQ(length.choose(4, flat(), 0, 0, cheap, 0.5), 4u) << "what others take anyway is no reason against it";
 }
 
+// 0.1 ms a token to read: 2,000 of them are not won back by the 20 tokens that are left, nor worth a probe.
+TEST(DraftCost, ATextIsNotReadThatCannotWinItBack) {
+  const DraftCost cost(0.2e-3, 0.1e-3);
+  EXPECT_DOUBLE_EQ(cost.reading(2000), 0.2);
+  DraftLength good;
+  for (int i = 0; i < 100; ++i) good.record(3, 3);
+  EXPECT_EQ(good.choose(4, flat(), 0, 0, cost, 0, {2000, 20}), 1u);
+  EXPECT_EQ(good.choose(4, flat(), 0, 0, cost, 0, {2000, 500}), 4u);
+  EXPECT_EQ(good.choose(4, flat(), 0, 0, cost, 0, {10, 20}), 4u);
+  DraftLength bad;
+  for (int i = 0; i < 100; ++i) bad.record(3, 0);
+  uint32_t probes = 0;
+  for (int i = 0; i < 2000; ++i) probes += bad.choose(4, flat(), 0, 0, DraftCost(12e-3, 0.1e-3), 0, {2000, 1000}) > 1;
+  EXPECT_EQ(probes, 0u);
+  for (int i = 0; i < 2000; ++i) probes += bad.choose(4, flat(), 0, 0, DraftCost(12e-3, 0.1e-3), 0, {20, 1000}) > 1;
+  EXPECT_GT(probes, 0u);
+  DraftCost read(1e-3, 0.1e-3);
+  for (int i = 0; i < 200; ++i) read.record(3, 3e-3 + 0.1, 1000);
+  EXPECT_NEAR(read.of(1), 1e-3, 1e-5) << "reading is no price of a node";
+}
+
 TEST(DraftLength, ATreeSpendsSeveralNodesOnADepth) {
   DraftLength chain, tree;
   for (int i = 0; i < 200; ++i) {

@@ -247,15 +247,19 @@ TEST_F(Drafters, AtItsContextTheModelStopsDraftingWithoutAFault) {
   EXPECT_EQ(sizes, (std::vector<size_t>{3, 3, 2, 1, 0, 0}));
 }
 
-TEST_F(Drafters, ALongPromptRunsAsItComes) {
+TEST_F(Drafters, ALongPromptIsReadInPartsWhenDraftsAreWanted) {
+  model.facts.context = 4096;
   make(3, 1);
   open(1);
   std::vector<int32_t> prompt;
-  for (int i = 0; i < 300; ++i) prompt.push_back(i % 40);
+  for (int i = 0; i < 1300; ++i) prompt.push_back(i % 40);
   observe(1, {prompt.begin(), prompt.begin() + 250}, 0);
-  EXPECT_EQ(model.sequences[1].text.size(), 249u);
   observe(1, {prompt.begin() + 250, prompt.end()}, 250);
-  EXPECT_EQ(model.sequences[1].text.size(), 249u) << "51 tokens wait for the draft";
+  EXPECT_EQ(model.rows, 0u) << "where no draft is wanted the model costs nothing";
+  for (const size_t read : {512u, 1024u}) {
+    EXPECT_TRUE(propose({1}, 4)[0].tokens.empty());
+    EXPECT_EQ(model.sequences[1].text.size(), read);
+  }
   EXPECT_EQ(propose({1}, 4)[0].tokens[0], next(prompt));
 }
 
