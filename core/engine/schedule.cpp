@@ -78,7 +78,7 @@ void Engine::Impl::adopt_late() {
 // Failure leaves the cost unknown; live steps teach it then.
 void Engine::Impl::learn_step_cost() {
   constexpr std::array<uint32_t, 8> kRows{1, 2, 3, 4, 6, 8, 12, 16};
-  const auto costs = engine::measure_verify_cost(parts, *runner, budget, kRows, 0, 3);
+  const auto costs = engine::measure_verify_cost(parts, *runner, budget, kRows, 0, 3, 100'000'000);
   if (!costs) return spdlog::warn("the price of verifying drafts was not measured: {}", costs.status().message());
   step_cost = spec::StepCost(*costs);
   std::string shown;

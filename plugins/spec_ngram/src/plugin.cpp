@@ -47,6 +47,8 @@ class NgramDrafter : public Drafter<NgramDrafter> {
   }
   void stop() {
     learner_.stop();
+    // Texts that are still open are part of what is saved.
+    for (auto& [sequence, session] : sessions_) session->learn(learner_, known_, !forgets(), LearnWhen::ended);
     if (!started_ || path_.empty() || form_ == CorpusForm::text || !observed_) return;
     started_ = false;
     try {
@@ -63,7 +65,7 @@ class NgramDrafter : public Drafter<NgramDrafter> {
   void open(uint32_t sequence) override { sessions_[sequence] = std::make_unique<Session>(session_settings_); }
   void close(uint32_t sequence) override {
     if (const auto found = sessions_.find(sequence); found != sessions_.end()) {
-      found->second->learn(learner_, known_, !forgets(), 0, true);
+      found->second->learn(learner_, known_, !forgets(), LearnWhen::ended);
       sessions_.erase(found);
     }
     report();
@@ -74,12 +76,13 @@ class NgramDrafter : public Drafter<NgramDrafter> {
       throw Failure(TURBO_NOT_FOUND, "sequence " + std::to_string(sequence) + " is not open");
     observed_ = true;
     found->second->observe(observation.tokens());
-    found->second->learn(learner_, known_, !forgets(), observation.tokens().size());
+    found->second->learn(learner_, known_, !forgets(), LearnWhen::heard);
   }
   void propose(DraftTree& draft) override {
     const auto found = sessions_.find(draft.sequence());
     if (found == sessions_.end() || draft.capacity() == 0) return;
-    const Session& session = *found->second;
+    Session& session = *found->second;
+    session.learn(learner_, known_, !forgets(), LearnWhen::asked);
     nodes_.clear();
     const uint32_t repeat = session.repeat_length();
     if (repeat < session_settings_.max_depth && !corpus_.match(session.context(), draft.capacity(), {}, nodes_))

@@ -9,33 +9,38 @@ constexpr size_t kLong = 128;
 // weights have driven out of the caches. Sixteen at once walk a sixth of that each. Until then a sequence's own repeats
 // know them.
 constexpr size_t kBatch = 16;
-// Tokens that a step learns without a worker: up to 2 us each in the corpus, up to 1 us each among the repeats. A step
-// that brought a chunk of a prompt took long enough to hide it all.
-constexpr size_t kMost = 4096;
+constexpr size_t kAtOnce = 64;       // most that a draft waits for
+constexpr size_t kMostWaiting = 2048;  // more than that is learnt though no draft is wanted
 constexpr size_t kLeastRepeats = 64, kMostRepeats = 4096;
 constexpr size_t kTrim = 8192;
 
 }  // namespace
 
-void Session::learn(Learner& learner, KnownPrefixes& known, bool skip_known, size_t n_fresh, bool last) {
+void Session::observe(std::span<const int32_t> tokens) {
+  tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
   if (settings_.suffix) {
-    const size_t n = std::min(tokens_.size() - n_repeats_, std::clamp(4 * n_fresh, kLeastRepeats, kMostRepeats));
+    // Up to 1 us each. A step that brought a chunk of a prompt took long enough to hide it all.
+    const size_t n = std::min(tokens_.size() - n_repeats_, std::clamp(4 * tokens.size(), kLeastRepeats, kMostRepeats));
     repeats_.push(std::span(tokens_).subspan(n_repeats_, n));
     n_repeats_ += n;
   } else {
     n_repeats_ = tokens_.size();
   }
+}
+
+void Session::learn(Learner& learner, KnownPrefixes& known, bool skip_known, LearnWhen when) {
   skipping_ = skipping_ && skip_known;
   if (skipping_) skip(known);
-
-  const size_t batch = !settings_.suffix || last || n_learnt_ == 0 ? 1 : kBatch;
-  if (const size_t waiting = n_waiting(); waiting >= batch) {
+  const size_t waiting = n_waiting();
+  const bool eager = !settings_.suffix || n_learnt_ == 0;  // nothing else knows these tokens
+  const size_t least = when == LearnWhen::ended ? 1 : when == LearnWhen::asked ? (eager ? 1 : kBatch) : eager && !settings_.suffix ? 1 : kMostWaiting;
+  if (waiting > 0) {
     const size_t n_context = std::min<size_t>(n_learnt_, settings_.max_depth - 1);
     const std::span<const int32_t> text = std::span(tokens_).subspan(n_learnt_ - n_context);
-    const size_t n = std::min(waiting, std::clamp(n_fresh, kBatch, kMost));
+    const size_t n = when == LearnWhen::ended ? waiting : std::min(waiting, kAtOnce);
     if (waiting >= kLong && learner.later({text.begin(), text.end()}, n_context))
       n_learnt_ += waiting;
-    else if (learner.now(text.first(n_context), text.subspan(n_context, n)))
+    else if (waiting >= least && learner.now(text.first(n_context), text.subspan(n_context, n)))
       n_learnt_ += n;
   }
   hash(known);

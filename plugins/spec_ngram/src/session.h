@@ -33,15 +33,18 @@ class KnownPrefixes {
   std::vector<uint64_t> slots_ = std::vector<uint64_t>(1 << 15);  // the newer hash of a slot wins
 };
 
+/// On what occasion: a token came (then little is done), a draft is wanted, or no more tokens will come.
+enum class LearnWhen { heard, asked, ended };
+
 class Session {
  public:
   explicit Session(const SessionSettings& settings) : settings_(settings), repeats_(kRepeatTokens) {}
 
-  void observe(std::span<const int32_t> tokens) { tokens_.insert(tokens_.end(), tokens.begin(), tokens.end()); }
-  /// Learn what is waiting, the beginning at once and then a batch at a time: all of it if a worker takes it, else as much as a step that brought n_fresh
-  /// tokens has room for. `skip_known`: leave out the beginning that is known. `last`: no more tokens will come, so that
-  /// less than a batch is learnt too.
-  void learn(Learner& learner, KnownPrefixes& known, bool skip_known, size_t n_fresh, bool last = false);
+  void observe(std::span<const int32_t> tokens);
+  /// Puts what is waiting into the corpus: all of it if a worker takes it or the text has ended, else some when a draft is
+  /// wanted, in batches. A text whose drafts do not pay is learnt when it ends, and not while it is made. `skip_known`: leave
+  /// out the beginning that is known.
+  void learn(Learner& learner, KnownPrefixes& known, bool skip_known, LearnWhen when);
 
   /// The tokens that a draft continues.
   std::span<const int32_t> context() const {

@@ -11,7 +11,7 @@ namespace {
 
 // A token learnt alone walks the beginnings of all n-grams that end in it, eight at once a fifth of that each.
 constexpr uint32_t kLearnBatch = 8;
-constexpr uint32_t kLearnAtOnce = 32;           // tokens that the engine thread may put into the corpus between two steps
+constexpr uint32_t kLearnAtOnce = 64;           // most that a draft waits for
 constexpr uint64_t kBuildReserveNs = 200'000;   // a build is not begun this close to the deadline
 
 GhostSettings ghost_settings(const Host& host, uint32_t n_ghosts, uint32_t idle) {
@@ -81,7 +81,7 @@ void Phantom::observe(uint32_t sequence, const Observation& observation) {
   }
   session.drafted = false;
   hear(session, observation);
-  teach(session, static_cast<uint32_t>(fresh.size()), false);
+  if (ghosts_.n_threads() > 0) teach(session, false);
 }
 
 void Phantom::learn_from(Session& session, std::span<const int32_t> fresh, uint32_t n_accepted) {
@@ -122,18 +122,19 @@ void Phantom::hear(Session& session, const Observation& observation) {
     session.recent.erase(session.recent.begin(), session.recent.end() - static_cast<std::ptrdiff_t>(length));
 }
 
-// Prompts are learnt by a ghost. Without one by this thread, when they come: the step that computed them took far longer.
-void Phantom::teach(Session& session, uint32_t n_fresh, bool last) {
+// By a ghost. Without one by this thread, when a draft is wanted or the text has ended: one whose drafts do not pay costs nothing
+// while it is made.
+void Phantom::teach(Session& session, bool last) {
   const uint32_t size = session.text->size(), inserted = std::min(size, session.text->inserted.load(std::memory_order_relaxed)), waiting = size - inserted;
   const uint32_t batch = last || inserted == 0 ? 1 : kLearnBatch;
-  if (waiting < batch || (waiting > kLearnAtOnce && ghosts_.learn_later(session.text))) return;
-  if (!ghosts_.learn(*session.text, std::max(n_fresh, kLearnAtOnce))) ghosts_.learn_later(session.text);
+  if (waiting < batch || ghosts_.learn_later(session.text)) return;
+  ghosts_.learn(*session.text, last ? waiting : kLearnAtOnce);
 }
 
 void Phantom::close(uint32_t sequence) {
   const auto found = sessions_.find(sequence);
   if (found == sessions_.end()) return;
-  teach(found->second, 0, true);
+  teach(found->second, true);
   sessions_.erase(found);
 }
 
@@ -155,6 +156,8 @@ bool Phantom::poll(Proposals proposals) {
     keys_.push_back({session.id, session.position, hash_context(window), recent.back()});
   }
   if (asks_.empty()) return true;
+  if (ghosts_.n_threads() == 0)
+    for (const Ask& ask : asks_) teach(*ask.session, false);
   uint32_t hits = 0;
   ghosts_.take(keys_, [&](size_t i) { return std::min(asks_[i].proposal->max_slots, settings_.max_slots); },
                [&](size_t i, const draft::DraftNodes& nodes, const std::vector<uint8_t>& repaired) {
@@ -177,8 +180,6 @@ bool Phantom::poll(Proposals proposals) {
     host_.gauge_set("ghosts_active", ghosts_.n_active());
   }
   post_job();
-  if (ghosts_.n_threads() == 0)
-    for (const Ask& ask : asks_) teach(*ask.session, 0, false);
   return true;
 }
 

@@ -54,7 +54,7 @@ class Phantom : public Drafter<Phantom> {
 
   void learn_from(Session& session, std::span<const int32_t> fresh, uint32_t n_accepted);
   void hear(Session& session, const Observation& observation);
-  void teach(Session& session, uint32_t n_fresh, bool last);
+  void teach(Session& session, bool last);
   void build_now(Ask& ask);
   void answer(Ask& ask);
   void post_job();

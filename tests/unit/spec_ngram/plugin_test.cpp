@@ -191,36 +191,50 @@ TEST(NgramDrafterTest, ATextToldAgainIsCountedOnce) {
   for (int turn = 0; turn < 3; ++turn) {  // preempted twice, told again from the start
     spec_ngram::Session session({4, true});
     session.observe(text);
-    while (session.n_waiting() > 0) session.learn(learner, known, true, 500, true);
+    while (session.n_waiting() > 0) session.learn(learner, known, true, spec_ngram::LearnWhen::ended);
   }
   // The last, unfinished block is not recognised.
   EXPECT_EQ(corpus.frequency(std::span(text).first(4)), 1u);
   spec_ngram::Session other({4, true});
   other.observe(Tokens(text.begin() + 1, text.end()));
-  while (other.n_waiting() > 0) other.learn(learner, known, true, 500, true);
+  while (other.n_waiting() > 0) other.learn(learner, known, true, spec_ngram::LearnWhen::ended);
   EXPECT_EQ(corpus.frequency(std::span(text).subspan(1, 4)), 2u) << "another text counts";
 }
 
-TEST(NgramDrafterTest, TokensAreLearntInBatchesAndAllOfThemAtTheEnd) {
-  NgramCorpus corpus({4, 1, 4, NgramMatch::bfs, 100000}), at_once({4, 1, 4, NgramMatch::bfs, 100000});
+TEST(NgramDrafterTest, TokensAreLearntInBatchesWhenDraftsAreWantedAndAtTheEnd) {
+  for (const bool drafts : {true, false}) {
+    NgramCorpus corpus({4, 1, 4, NgramMatch::bfs, 100000}), at_once({4, 1, 4, NgramMatch::bfs, 100000});
+    fake::Host host;
+    Learner learner(corpus, Host(host.raw()));
+    spec_ngram::KnownPrefixes known;
+    const Tokens text = range(1, 50);
+    spec_ngram::Session session({4, true});
+    size_t most = 0;
+    for (const int32_t token : text) {
+      session.observe(Tokens{token});
+      session.learn(learner, known, false, drafts ? spec_ngram::LearnWhen::asked : spec_ngram::LearnWhen::heard);
+      most = std::max(most, session.n_waiting());
+    }
+    EXPECT_EQ(most, drafts ? 15u : text.size());
+    session.learn(learner, known, false, spec_ngram::LearnWhen::ended);
+    EXPECT_EQ(session.n_waiting(), 0u);
+    at_once.insert(text);
+    EXPECT_EQ(corpus.n_nodes(), at_once.n_nodes());
+    for (size_t i = 0; i + 4 <= text.size(); ++i) EXPECT_EQ(corpus.frequency(std::span(text).subspan(i, 4)), 1u) << i;
+  }
+}
+
+TEST(NgramDrafterTest, ALongTextWithoutDraftsDoesNotPileUp) {
+  NgramCorpus corpus({4, 1, 4, NgramMatch::bfs, 100000});
   fake::Host host;
   Learner learner(corpus, Host(host.raw()));
   spec_ngram::KnownPrefixes known;
-  const Tokens text = range(1, 50);
   spec_ngram::Session session({4, true});
-  size_t most = 0;
-  for (const int32_t token : text) {
-    session.observe(Tokens{token});
-    session.learn(learner, known, false, 1);
-    most = std::max(most, session.n_waiting());
+  for (int32_t i = 0; i < 20000; ++i) {
+    session.observe(Tokens{i % 700});
+    session.learn(learner, known, false, spec_ngram::LearnWhen::heard);
+    ASSERT_LE(session.n_waiting(), 2048u);
   }
-  EXPECT_EQ(most, 15u);
-  EXPECT_EQ(session.n_waiting(), (text.size() - 1) % 16) << "the first one is learnt at once";
-  session.learn(learner, known, false, 0, true);
-  EXPECT_EQ(session.n_waiting(), 0u);
-  at_once.insert(text);
-  EXPECT_EQ(corpus.n_nodes(), at_once.n_nodes());
-  for (size_t i = 0; i + 4 <= text.size(); ++i) EXPECT_EQ(corpus.frequency(std::span(text).subspan(i, 4)), 1u) << i;
 }
 
 TEST(NgramDrafterTest, SessionsStayBounded) {
@@ -231,7 +245,7 @@ TEST(NgramDrafterTest, SessionsStayBounded) {
   spec_ngram::Session session({4, false});
   for (int32_t i = 0; i < 60000; ++i) {
     session.observe(Tokens{i % 500});
-    session.learn(learner, known, false, 1);
+    session.learn(learner, known, false, spec_ngram::LearnWhen::heard);
   }
   EXPECT_LT(session.bytes(), 200000u);
   EXPECT_EQ(session.n_waiting(), 0u);
