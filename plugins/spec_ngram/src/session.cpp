@@ -9,7 +9,7 @@ constexpr size_t kLong = 128;
 // weights have driven out of the caches. Sixteen at once walk a sixth of that each. Until then a sequence's own repeats
 // know them.
 constexpr size_t kBatch = 16;
-constexpr size_t kAtOnce = 64;       // most that a draft waits for
+constexpr size_t kAtOnce = 16;         // most that a draft waits for
 constexpr size_t kMostWaiting = 2048;  // more than that is learnt though no draft is wanted
 constexpr size_t kLeastRepeats = 64, kMostRepeats = 4096;
 constexpr size_t kTrim = 8192;
@@ -37,7 +37,7 @@ void Session::learn(Learner& learner, KnownPrefixes& known, bool skip_known, Lea
   if (waiting > 0) {
     const size_t n_context = std::min<size_t>(n_learnt_, settings_.max_depth - 1);
     const std::span<const int32_t> text = std::span(tokens_).subspan(n_learnt_ - n_context);
-    const size_t n = when == LearnWhen::ended ? waiting : std::min(waiting, kAtOnce);
+    const size_t n = when == LearnWhen::ended ? waiting : std::min(waiting, settings_.suffix ? kAtOnce : 4 * kAtOnce);
     if (waiting >= kLong && learner.later({text.begin(), text.end()}, n_context))
       n_learnt_ += waiting;
     else if (waiting >= least && learner.now(text.first(n_context), text.subspan(n_context, n)))

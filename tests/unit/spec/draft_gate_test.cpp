@@ -19,10 +19,10 @@ TEST(DraftGate, ShutsWhenDraftsLostWhatTheyMayAndOpensAgainSlowly) {
     gate.record({1, 3, 1, 0}, linear());  // 2.5 of time for one token
     gate.record({1, 0, 1, 0}, linear());
   }
-  EXPECT_EQ(drafted, 3) << "1.5 each, of an account of 3";
+  EXPECT_EQ(drafted, 6) << "1.5 each, of an account of 8";
   int plain = 0;
   for (; plain < 1000 && !gate.open(); ++plain) gate.record({1, 0, 1, 0}, linear());
-  EXPECT_GT(plain, 100);
+  EXPECT_GT(plain, 60);
   EXPECT_LT(plain, 250);
 }
 
@@ -61,7 +61,7 @@ TEST(DraftGate, APlainStepNowAndThenButEverMoreSeldom) {
 
 TEST(DraftGate, TimeInTheDrafterCountsAlsoWhenItHadNothing) {
   DraftGate gate;
-  for (int i = 0; i < 4; ++i) gate.record({1, 0, 1, 1.0}, linear());
+  for (int i = 0; i < 9; ++i) gate.record({1, 0, 1, 1.0}, linear());
   EXPECT_FALSE(gate.open());
 }
 
