@@ -11,7 +11,7 @@ namespace {
 
 // A token learnt alone walks the beginnings of all n-grams that end in it, eight at once a fifth of that each.
 constexpr uint32_t kLearnBatch = 8;
-constexpr uint32_t kLearnAtOnce = 32;           // most that a draft waits for
+constexpr uint32_t kLearnAtOnce = 256;          // most that a draft waits for: a first draft without its prompt would be none
 constexpr uint64_t kBuildReserveNs = 200'000;   // a build is not begun this close to the deadline
 
 GhostSettings ghost_settings(const Host& host, uint32_t n_ghosts, uint32_t idle) {

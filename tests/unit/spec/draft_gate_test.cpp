@@ -67,6 +67,7 @@ TEST(DraftGate, TimeInTheDrafterCountsAlsoWhenItHadNothing) {
 
 TEST(DraftGate, OthersInTheStepAreNoGain) {
   DraftGate gate;
+  gate.record({1, 0, 1, 4.0}, linear());  // not full
   const double before = gate.balance();
   gate.record({4, 0, 4, 0}, linear());
   EXPECT_NEAR(gate.balance(), before + 4 * DraftGate::kShare, 1e-12);
