@@ -5,14 +5,15 @@
     speculation.py --text HELDOUT.txt --chat CHAT.txt --record DIR                   records drafts and what of them held
     speculation.py --replay DIR --model BIG.gguf --threads 2                         the table at that model's shape
 
-One server for each drafter and one without. Requests go to them one at a time, in turn and every second time in reverse, so
-that all meet the same machine. The texts must be equal. For each kind and drafter, with sums over all its requests:
+One server for each drafter; each request goes to it twice, with its drafts and without ("drafter": "off"), one at a time, every
+second time in reverse. So both meet the same machine and the same process: two processes of the same program differ by up to
+a tenth, by where their pages lie. The texts must be equal. For each kind and drafter, with sums over all its requests:
 
     tokens/step   N / S        N tokens after the first of each request, S steps that made them
     step          mean of T(W) over the widths W that the S steps had (computing and sampling), in units of T(1)
     ratio         time of N tokens plainly / with the drafter; the interval is a bootstrap over pairs of requests
     bound         N T(1) / (sum of T(W) over the S steps + time in the drafter) = tokens/step T(1) / (mean T(W) + mean drafting)
-                  T(1) is a plain server's step, of the same run
+                  T(1) is the step of the requests without drafts
 
 Verdicts: ratio >= 0.9 bound; ratio >= 1.5 on copy, edit and summarise where bound >= 1.7 (ngram and phantom); the interval
 reaches 0.98. Exit status: 1 when a text differs; with --check also when a verdict fails.
@@ -258,21 +259,26 @@ def verdicts(rows):
 # ---- Runs.
 
 def run_kind(servers, work, most, temperature):
-    """Timings by server, and how many texts differ from those of 'off'."""
-    seen, different = {name: [] for name in servers}, 0
+    """By server the timings without and with drafts, and how many texts differ."""
+    seen, different = {name: ([], []) for name in servers}, 0
     for server in servers.values():
         server.complete(COMPLETIONS, {"prompt": "The", "max_tokens": 16, "turbo": {"timings": True, "drafter": "off"}})  # warm
     for i, request in enumerate(work):
         path, body = body_of(request, i, most, temperature) if len(request) == 3 else request
-        answers = {name: servers[name].complete(path, body) for name in (servers if i % 2 == 0 else reversed(list(servers)))}
-        for name, (text, timings) in answers.items():
-            seen[name].append(timings)
-            different += text != answers["off"][0]
+        plain_body = dict(body, turbo=dict(body["turbo"], drafter="off"))
+        for name, server in servers.items() if i % 2 == 0 else reversed(list(servers.items())):
+            order = [(0, plain_body), (1, body)]
+            texts = []
+            for which, sent in order if i % 2 == 0 else reversed(order):
+                text, timings = server.complete(path, sent)
+                seen[name][which].append(timings)
+                texts.append(text)
+            different += texts[0] != texts[1]
     return seen, different
 
 
 def measure(arguments, extra):
-    names = ["off"] + arguments.drafters.split(",")
+    names = arguments.drafters.split(",")
     rows, different = [], 0
     print(f"{arguments.threads} threads, at most {arguments.max_tokens} tokens a request, corpora empty for each line\n\n{HEADER}")
     for kind, work in make_work(arguments).items():
@@ -283,8 +289,8 @@ def measure(arguments, extra):
             for server in servers.values():
                 server.stop()
             different += odd
-            for name in names[1:]:
-                rows.append(compare(kind, "greedy" if temperature == 0 else f"t = {temperature}", name, seen["off"], seen[name]))
+            for name in names:
+                rows.append(compare(kind, "greedy" if temperature == 0 else f"t = {temperature}", name, *seen[name]))
                 print(show(rows[-1]), flush=True)
     return rows, different
 
@@ -335,7 +341,7 @@ def replay(arguments, extra):
     print(f"{os.path.basename(arguments.model)}, {arguments.threads} threads, {arguments.max_tokens} tokens a request, recorded acceptance\n\n{HEADER}")
     for kind in sorted({os.path.basename(t).split(".")[0] for t in traces}, key=lambda k: list(KINDS).index(k) if k in KINDS else 99):
         names = {os.path.basename(t).split(".")[1]: os.path.abspath(t) for t in traces if os.path.basename(t).split(".")[0] == kind}
-        servers = {"off": Server(arguments.binary, arguments.model, arguments.threads, "off", extra)}
+        servers = {}
         for name, trace in names.items():
             words = ["--set", f"plugins.paths=[{os.path.abspath(plugins)}]", "--set", f"drafter.options.trace={trace}", "--set", f"drafter.options.texts={texts}"]
             servers[name] = Server(arguments.binary, arguments.model, arguments.threads, "replay", extra + words)
@@ -344,7 +350,7 @@ def replay(arguments, extra):
             server.stop()
         different += odd
         for name in names:
-            rows.append(compare(kind, "replayed", name, seen["off"], seen[name]))
+            rows.append(compare(kind, "replayed", name, *seen[name]))
             print(show(rows[-1]), flush=True)
     return rows, different
 
