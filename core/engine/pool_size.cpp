@@ -62,7 +62,8 @@ Result<PoolSize> choose_pool(const profile::Profile& profile, uint32_t context, 
   if (budget < least)
     return error(Code::resource_exhausted, "a context of {} needs {} of KV cache but {} are {}", context, human_bytes(least),
                  human_bytes(budget), profile.kv.pool_bytes > 0 ? "granted by kv.pool_bytes" : "available")
-        .with_hint("lower --context, pick a smaller KV codec, or free memory");
+        .with_hint(profile.kv.pool_bytes > 0 ? "raise kv.pool_bytes, lower --context, or pick a smaller KV codec"
+                                             : "lower --context, pick a smaller KV codec, or free memory");
   // Every running sequence has open blocks whether it needs them or not: fewer sequences before none at all.
   const uint32_t running = open == 0 ? wanted : static_cast<uint32_t>(std::min<uint64_t>(wanted, (budget - packed) / open));
   const uint64_t affordable = (budget - running * open - exact) / bytes.block_bytes;

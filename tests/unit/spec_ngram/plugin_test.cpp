@@ -413,6 +413,19 @@ TEST(NgramCorpusFile, TextsAreLinesOfTokenIds) {
   }
 }
 
+TEST(NgramCorpusFile, AFolderThatDoesNotExistIsToldAtTheStart) {
+  const turbo::testing::TempDir folder;
+  fake::Host host;
+  set_facts(host);
+  host.options["corpus"] = (folder.path() / "absent" / "corpus.ngram").string();
+  try {
+    Ngram drafter(host);
+    FAIL() << "it started";
+  } catch (const std::exception& failure) {
+    EXPECT_NE(std::string(failure.what()).find("its folder does not exist"), std::string::npos) << failure.what();
+  }
+}
+
 TEST(NgramCorpusFile, IsSavedAtTheEndInOneStroke) {
   const turbo::testing::TempDir folder;
   const std::string path = (folder.path() / "corpus.ngram").string();
