@@ -32,8 +32,9 @@ void Session::learn(Learner& learner, KnownPrefixes& known, bool skip_known, Lea
   skipping_ = skipping_ && skip_known;
   if (skipping_) skip(known);
   const size_t waiting = n_waiting();
-  const bool eager = !settings_.suffix || n_learnt_ == 0;  // nothing else knows these tokens
-  const size_t least = when == LearnWhen::ended ? 1 : when == LearnWhen::asked ? (eager ? 1 : kBatch) : eager && !settings_.suffix ? 1 : kMostWaiting;
+  size_t least = kMostWaiting;
+  if (when == LearnWhen::ended || !settings_.suffix) least = 1;  // without repeats nothing else knows these tokens
+  else if (when == LearnWhen::asked) least = n_learnt_ == 0 ? 1 : kBatch;
   if (waiting > 0) {
     const size_t n_context = std::min<size_t>(n_learnt_, settings_.max_depth - 1);
     const std::span<const int32_t> text = std::span(tokens_).subspan(n_learnt_ - n_context);

@@ -87,7 +87,6 @@ void ModelDrafter::reconcile(uint32_t sequence, Session& session) {
     parent = static_cast<int32_t>(node);
   }
   must(service_->model_keep(service_->ctx, model_, sequence, path.data(), static_cast<uint32_t>(path.size()), &error_));
-  session.n_text += path.size();
   session.pending.erase(session.pending.begin(), session.pending.begin() + static_cast<ptrdiff_t>(path.size()));
   session.nodes.clear();
   session.parents.clear();
@@ -101,7 +100,6 @@ void ModelDrafter::catch_up(uint32_t sequence, Session& session) {
   logits.struct_size = sizeof logits;
   must(service_->model_run(service_->ctx, model_, &group, 1, &logits, &error_));
   if (group.first_logits < 0) return;  // no room: the tokens wait
-  session.n_text += n;
   session.pending.erase(session.pending.begin(), session.pending.begin() + n);
 }
 
@@ -164,7 +162,6 @@ void ModelDrafter::first_level(std::vector<Draft*>& drafts) {
       draft.steps = 0;
       continue;
     }
-    draft.session->n_text += draft.session->pending.size();
     draft.session->pending.clear();
     take_logits(draft, logits, static_cast<uint32_t>(groups[i].first_logits), -1);
     draft.pool.close_level();

@@ -38,8 +38,7 @@ class ModelDrafter {
  private:
   struct Session {
     uint64_t n_seen = 0;            // tokens heard of
-    uint64_t n_text = 0;            // of them in the draft model's text
-    std::vector<int32_t> pending;   // the others
+    std::vector<int32_t> pending;   // of them not in the draft model's text yet
     std::vector<int32_t> nodes, parents;  // of the draft model's tree
     bool done = false;              // no more drafts: too long, or a token that the draft model lacks
   };
