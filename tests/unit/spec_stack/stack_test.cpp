@@ -132,6 +132,20 @@ void faults_cost_one_drafter_alone() {
 TEST(First, FaultsCostOneDrafterAlone) { faults_cost_one_drafter_alone<First>(); }
 TEST(Merge, FaultsCostOneDrafterAlone) { faults_cost_one_drafter_alone<Merge>(); }
 
+TEST(Faults, AGoodDraftInTheSameRoundHidesNone) {
+  InnerDrafter bad(fixed({{7, -1, 0.f}})), good(fixed({{8, -1, 0.f}}));
+  First rig({&bad, &good});
+  rig.begin(1);
+  rig.begin(2);
+  bad.garbage = true;
+  bad.spared = 2;
+  for (uint32_t i = 0; i < draft::InnerDrafters::kMaxFaults; ++i) {
+    EXPECT_TRUE(rig.outer->inner().active(0)) << i;
+    rig.driver.drafts({1, 2}, 8);
+  }
+  EXPECT_FALSE(rig.outer->inner().active(0));
+}
+
 TEST(Faults, OneThatMissedTokensIsClosedForThatSequence) {
   InnerDrafter bad(fixed({{7, -1, 0.f}})), good(fixed({{8, -1, 0.f}}));
   First rig({&bad, &good});

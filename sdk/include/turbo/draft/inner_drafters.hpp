@@ -115,12 +115,13 @@ class InnerDrafters {
         if (const turbo_status begun = inner.table->begin(inner.self, proposals_.data(), n, error); begun != TURBO_OK) return begun;
       return inner.table->poll(inner.self, proposals_.data(), n, error);
     });
-    if (status == TURBO_PENDING) {
-      host_.counter_add("inner_late", n);
-      cancel(inner);
-    }
-    if (status != TURBO_OK) return;
-    for (size_t k = 0; k < asked_.size(); ++k) take(inner, k);
+    if (status == TURBO_PENDING) host_.counter_add("inner_late", n);
+    // One that failed may still be at work on the arrays too.
+    if (status != TURBO_OK) cancel(inner);
+    for (size_t k = 0; status == TURBO_OK && k < asked_.size(); ++k) take(inner, k);
+    // Faults are in a row until a round had none, from the observations before it to its drafts.
+    if (inner.total_faults == inner.faults_before) inner.faults_in_a_row = 0;
+    inner.faults_before = inner.total_faults;
   }
 
   void cancel() {
@@ -149,7 +150,7 @@ class InnerDrafters {
     std::unordered_map<uint32_t, DraftNodes> own;  // open sequences, with its draft under verification
     std::vector<turbo_view> views;
     uint32_t faults_in_a_row = 0;
-    uint64_t total_faults = 0;
+    uint64_t total_faults = 0, faults_before = 0;  // and at the end of the last round
     bool off = false;
   };
 
@@ -239,7 +240,6 @@ class InnerDrafters {
     if (proposal.n >= proposal.max_slots) return fault(inner, "poll: more nodes than asked for");
     const std::span<const int32_t> tokens(array.tokens.data(), proposal.n), parents(array.parents.data(), proposal.n);
     if (const char* why = fault_of(tokens, parents, proposal.max_slots, vocabulary_)) return fault(inner, std::string("poll: ") + why);
-    inner.faults_in_a_row = 0;
     DraftNodes& tree = asked_[k]->tree;
     tree.tokens.assign(tokens.begin(), tokens.end());
     tree.parents.assign(parents.begin(), parents.end());
