@@ -42,8 +42,9 @@ const char* Foresight::check() {
   if (broken_) return broken_;
   const uint64_t since = busy_since_ns_.load(std::memory_order_relaxed);
   if (since != 0 && host_.now_ns() > since + kHangNs) broken_ = "it has not come back from a draft for two seconds";
-  if (unsupported_.load(std::memory_order_relaxed)) broken_ = "it cannot draft for a text that may come to be";
   if (faults_in_a_row_.load(std::memory_order_relaxed) >= draft::InnerDrafters::kMaxFaults) broken_ = "it failed 16 times in a row";
+  // Each such answer is a fault too; this is why.
+  if (unsupported_.load(std::memory_order_relaxed)) broken_ = "it cannot draft for a text that may come to be";
   return broken_;
 }
 

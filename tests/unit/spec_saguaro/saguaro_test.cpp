@@ -343,6 +343,18 @@ TEST(Faults, NotSupportedAfterAll) {
   expect_harmless([](std::span<const int32_t>, DraftTree&) { throw Failure(TURBO_UNSUPPORTED, "an inner one cannot"); },
                   "drafts no longer ahead: it cannot draft for a text");
 }
+// Many such answers in the first job, each of which is a fault as well.
+TEST(Faults, NotSupportedIsTheReasonHoweverManySequencesAreAtWork) {
+  Rig rig;
+  rig.inner.ahead_answer = [](std::span<const int32_t>, DraftTree&) { throw Failure(TURBO_UNSUPPORTED, "an inner one cannot"); };
+  const std::vector<uint32_t> ids{1, 2, 3, 4, 5, 6};
+  for (const uint32_t id : ids) begin(rig, id, {1, 2, 3});
+  rig.driver.drafts(ids, 8);
+  rig.let_it_work();
+  rig.driver.drafts(ids, 8);
+  EXPECT_FALSE(rig.outer->works());
+  EXPECT_TRUE(rig.host.logged("drafts no longer ahead: it cannot draft for a text"));
+}
 TEST(Faults, Nonsense) {
   expect_harmless([](std::span<const int32_t>, DraftTree& draft) { draft.add(kVocab, -1); }, "drafts no longer ahead: it failed 16 times");
 }
