@@ -104,7 +104,12 @@ TB_DEVICE void pause() { __nanosleep(20); }
 template <typename T> TB_DEVICE T shuffle(T v, uint32_t from) { return __shfl(v, static_cast<int>(from), 32); }
 template <typename T> TB_DEVICE T shuffle_xor(T v, uint32_t mask) { return __shfl_xor(v, static_cast<int>(mask), 32); }
 TB_DEVICE uint32_t ballot(bool p) { return static_cast<uint32_t>(__ballot(p)); }
-TB_DEVICE void sync_wave() { __builtin_amdgcn_wave_barrier(); }
+// The fences are for the compiler, which may else move shared memory accesses of different addresses past each other.
+TB_DEVICE void sync_wave() {
+  __builtin_amdgcn_fence(__ATOMIC_RELEASE, "wavefront");
+  __builtin_amdgcn_wave_barrier();
+  __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "wavefront");
+}
 TB_DEVICE int32_t dot4(uint32_t a, uint32_t b, int32_t c) {
 #if defined(__gfx1100__) || defined(__gfx1101__) || defined(__gfx1102__) || defined(__gfx1103__) || defined(__gfx1150__) || defined(__gfx1151__)
   return __builtin_amdgcn_sudot4(true, static_cast<int>(a), true, static_cast<int>(b), c, false);
