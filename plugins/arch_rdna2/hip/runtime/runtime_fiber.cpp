@@ -7,6 +7,7 @@
 // TURBO_FIBER_DEFER=1          work runs when its stream is waited for, as late as a GPU may
 // TURBO_FIBER_FAIL=what:n,...  fault injection: the n-th launch (from 1; each kernel of a graph counts) fails ("launch:n")
 //                              or loses the device ("lost:n"); the n-th allocation fails ("alloc:n"); "init:1": no runtime
+#if defined(TURBO_HIP_PLATFORM_FIBER)
 #include "runtime_fiber.h"
 
 #include <turbo/kernel/gpu/fiber.hpp>
@@ -388,3 +389,4 @@ uint64_t fiber_memory_in_use() {
 std::unique_ptr<Runtime> make_fiber_runtime() { return std::make_unique<FiberRuntime>(); }
 
 }  // namespace turbo::hip
+#endif  // TURBO_HIP_PLATFORM_FIBER
