@@ -37,5 +37,5 @@ TB_KERNEL(q1_exact, Product, q1::kPrepareThreads) {
       acc = fmadd(words[v] >> lane() & 1 ? scale : -scale, x[g * q1::kGroup + v * 32 + lane()], acc);
   }
   acc = wave_sum(acc);
-  if (lane() == 0) q1::finish(args, 0, r, o, acc, 0.f);
+  if (lane() == 0) q1::finish(args, 0, r, o, acc, 0.f, q1::residual_of(args, r, o));
 }

@@ -122,6 +122,7 @@ struct Case {
 
   void run(Way way, uint32_t width, uint32_t blocks) {
     q1::Product p{};
+    for (Matrix& absent : p.matrix) absent.first_tile = q1::kNoTile;
     std::vector<uint8_t> planes;
     std::vector<GroupScale> scales;
     out.clear();

@@ -19,51 +19,53 @@ struct GemmBuffer {
 /// Tiles from slot 4 * block on, rows [first_row, first_row + 64). `shared` is two buffers.
 TB_DEVICE void gemm(const Product& p, uint32_t block, uint32_t first_row, GemmBuffer* shared) {
   constexpr uint32_t kPieces = kGemmRows * 8 / kGemmThreads;
-  constexpr uint32_t kLoaders = kGemmTiles * kTile;
-  static_assert(kLoaders * 2 == kGemmThreads && kLoaders == kGemmRows);
+  static_assert(kGemmTiles * kTile * 2 == kGemmThreads && kGemmRows * 2 == kGemmThreads);
   const uint32_t n_groups = p.n_groups, length = segment_groups(n_groups), last_row = p.max_rows - 1;
   const bool gated = is_gated(p.fuse);
   const auto unit_of = [&](uint32_t tile) { return gated ? block * (kGemmTiles / 2) + tile / 2 : block * kGemmTiles + tile; };
 
-  // What this thread loads of each group: four pieces of activations, and a scale of them or a word of signs.
-  const uint32_t loader = thread() % kLoaders;
-  const bool loads_words = thread() >= kLoaders;
-  const TilePlace place = place_of(p, min_of(unit_of(loader / kTile), p.n_units - 1), loader / kTile & 1);
-  const uint64_t first_word = uint64_t{place.tile} * n_groups * kTile + loader % kTile;
-  const Words4* const signs = reinterpret_cast<const Words4*>(p.matrix[place.matrix].signs) + first_word;
-  const uint16_t* const weight_scales = reinterpret_cast<const uint16_t*>(p.matrix[place.matrix].scales) + first_word;
-  const GroupScale* const scales = p.scales + uint64_t{min_of(first_row + loader, last_row)} * n_groups;
+  // What this thread loads of each group: four pieces of activations, half a word of signs, a weight scale (two threads
+  // the same one), half a scale of the activations.
+  const uint32_t loader = thread() / 2, part = thread() % 2;
+  const TilePlanes tile = planes_of(p, min_of(unit_of(loader / kTile), p.n_units - 1), loader / kTile & 1);
+  const Words2* const signs = reinterpret_cast<const Words2*>(tile.signs) + loader % kTile * 2 + part;
+  const uint16_t* const weight_scales = reinterpret_cast<const uint16_t*>(tile.scales) + loader % kTile;
+  const uint32_t* const scales = reinterpret_cast<const uint32_t*>(p.scales + uint64_t{min_of(first_row + loader, last_row)} * n_groups) + part;
   const uint8_t* pieces[kPieces];
   TB_UNROLL
   for (uint32_t i = 0; i < kPieces; ++i) {
     const uint32_t piece = thread() + i * kGemmThreads;
     pieces[i] = p.planes + uint64_t{min_of(first_row + piece / 8, last_row)} * n_groups * kGroupBytes + piece % 8 * 16;
   }
-  Words4 coming[kPieces], coming_word = {0, 0, 0, 0};
-  GroupScale coming_scale = {0, 0};
-  uint16_t coming_weight_scale = 0;
+  Words4 coming[kPieces];
+  Words2 coming_signs;
+  uint16_t coming_weight_scale;
+  uint32_t coming_scale;
   const auto load = [&](uint32_t group) {
     TB_UNROLL
-    for (uint32_t i = 0; i < kPieces; ++i) coming[i] = *reinterpret_cast<const Words4*>(pieces[i] + group * kGroupBytes);
-    if (loads_words) {
-      coming_word = signs[group * kTile];
-      coming_weight_scale = weight_scales[group * kTile];
-    } else {
-      coming_scale = scales[group];
+    for (uint32_t i = 0; i < kPieces; ++i) {
+      // By members: copied whole, the array stays in memory with some compilers.
+      const Words4& from = *reinterpret_cast<const Words4*>(pieces[i] + group * kGroupBytes);
+      coming[i] = {from.x, from.y, from.z, from.w};
     }
+    const Words2& from = signs[group * kTile * 2];
+    coming_signs = {from.x, from.y};
+    coming_weight_scale = weight_scales[group * kTile];
+    coming_scale = scales[group * 2];
   };
   const auto put = [&](GemmBuffer& buffer) {
     TB_UNROLL
     for (uint32_t i = 0; i < kPieces; ++i) {
       const uint32_t piece = thread() + i * kGemmThreads;
-      *reinterpret_cast<Words4*>(buffer.planes + piece / 8 * kSharedGroupBytes + piece % 8 * 16) = coming[i];
+      Words4& to = *reinterpret_cast<Words4*>(buffer.planes + piece / 8 * kSharedGroupBytes + piece % 8 * 16);
+      to.x = coming[i].x;
+      to.y = coming[i].y;
+      to.z = coming[i].z;
+      to.w = coming[i].w;
     }
-    if (loads_words) {
-      buffer.words[loader] = coming_word;
-      buffer.weight_scale[loader] = half_to_float(coming_weight_scale);
-    } else {
-      buffer.scales[loader] = coming_scale;
-    }
+    reinterpret_cast<Words2*>(buffer.words)[thread()] = coming_signs;
+    buffer.weight_scale[loader] = half_to_float(coming_weight_scale);
+    reinterpret_cast<uint32_t*>(buffer.scales)[thread()] = coming_scale;
   };
 
   const uint32_t output = lane() % kTile, lane_row = (2 * wave() + lane() / kTile) * kGemmLaneRows;
@@ -127,7 +129,7 @@ TB_DEVICE void gemm(const Product& p, uint32_t block, uint32_t first_row, GemmBu
     const uint32_t o = at.tile * kTile + column % kTile;
     if (o >= p.matrix[at.matrix].rows) continue;
     const float* const from = sums + r * kStride + tile * kTile + column % kTile;
-    finish(p, at.matrix, first_row + r, o, from[0], gated ? from[kTile] : 0.f);
+    finish(p, at.matrix, first_row + r, o, from[0], gated ? from[kTile] : 0.f, residual_of(p, first_row + r, o));
   }
 }
 

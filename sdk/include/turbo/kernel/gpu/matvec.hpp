@@ -11,24 +11,56 @@
 
 namespace turbo::gpu::q1 {
 
-/// Matrix and tile of slot `slot` of unit `unit`.
+TB_DEVICE bool is_gated(uint32_t fuse) { return fuse >= fuse_silu; }
+
+/// Matrix and tile of a unit; of a pair, `odd` says which. Matrices that are absent begin beyond every tile.
 struct TilePlace {
   uint32_t matrix, tile;
 };
-TB_DEVICE bool is_gated(uint32_t fuse) { return fuse >= fuse_silu; }
 TB_DEVICE TilePlace place_of(const Product& p, uint32_t unit, uint32_t odd) {
   if (is_gated(p.fuse)) return {odd, unit};
-  uint32_t m = 0;
+  TilePlace at = {0, unit};
   TB_UNROLL
-  for (uint32_t i = 1; i < kMatrices; ++i) m = i < p.n_matrices && unit >= p.matrix[i].first_tile ? i : m;
-  return {m, unit - p.matrix[m].first_tile};
+  for (uint32_t i = 1; i < kMatrices; ++i) {
+    const uint32_t first = p.matrix[i].first_tile;
+    at = {unit >= first ? i : at.matrix, unit >= first ? unit - first : at.tile};
+  }
+  return at;
 }
 
-/// y = sum + bias, then the fusion; `up` counts for gates only.
-TB_DEVICE void finish(const Product& p, uint32_t m, uint32_t row, uint32_t o, float y, float up) {
+/// Addresses of the planes that hold the tile: selected, not looked up, so that they are in scalar registers.
+struct TilePlanes {
+  const uint8_t *signs, *scales;
+};
+TB_DEVICE TilePlanes planes_of(const Product& p, uint32_t unit, uint32_t odd) {
+  const uint8_t *signs = p.matrix[0].signs, *scales = p.matrix[0].scales;
+  uint32_t tile = unit;
+  if (is_gated(p.fuse)) {
+    signs = odd ? p.matrix[1].signs : signs;
+    scales = odd ? p.matrix[1].scales : scales;
+  } else {
+    TB_UNROLL
+    for (uint32_t i = 1; i < kMatrices; ++i) {
+      const uint32_t first = p.matrix[i].first_tile;
+      const uint8_t *const other_signs = p.matrix[i].signs, *const other_scales = p.matrix[i].scales;
+      signs = unit >= first ? other_signs : signs;
+      scales = unit >= first ? other_scales : scales;
+      tile = unit >= first ? unit - first : tile;
+    }
+  }
+  const uint64_t words = uint64_t{tile} * (p.n_groups * kTile);
+  return {signs + words * 16, scales + words * 2};
+}
+
+TB_DEVICE float residual_of(const Product& p, uint32_t row, uint32_t o) {
+  return p.fuse == fuse_add ? p.residual[row * p.residual_stride + o] : 0.f;
+}
+
+/// y = sum + bias, then the fusion; `up` counts for gates only, `residual` as residual_of gave it.
+TB_DEVICE void finish(const Product& p, uint32_t m, uint32_t row, uint32_t o, float y, float up, float residual) {
   const Matrix& matrix = p.matrix[m];
   if (matrix.bias) y += matrix.bias[o];
-  if (p.fuse == fuse_add) y = p.residual[row * p.residual_stride + o] + y;
+  if (p.fuse == fuse_add) y = residual + y;
   if (is_gated(p.fuse)) {
     if (p.matrix[1].bias) up += p.matrix[1].bias[o];
     y = p.fuse == fuse_silu ? silu_mul(y, up) : gelu_mul(y, up);
@@ -44,7 +76,7 @@ TB_DEVICE void prepare_groups(const Product& p, uint32_t first_row, uint32_t beg
   constexpr uint32_t kBatch = 4;  // groups in flight
   const uint32_t cols = p.n_groups * kGroup, n_tasks = R * n;
   const uint32_t last_row = p.max_rows - 1;
-  float x[kBatch][4], weight[kBatch][4];
+  float x[kBatch][4], weight[kBatch][4], row_scale = 0;  // of row lane % R
   const auto load = [&](uint32_t task) {
     TB_UNROLL
     for (uint32_t k = 0; k < kBatch; ++k) {
@@ -58,21 +90,32 @@ TB_DEVICE void prepare_groups(const Product& p, uint32_t first_row, uint32_t beg
       }
     }
   };
-  if (n_tasks) load(0);
+  constexpr bool kEarly = R <= 2;  // with more rows the registers are worth more
+  if (kEarly && n_tasks) load(0);
   if (square_slots) {
-    TB_NO_UNROLL
-    for (uint32_t r = 0; r < R; ++r)
-      block_square_sums(p.x + min_of(first_row + r, last_row) * p.x_stride, 0, cols, 1, square_slots + r * kNormWaves);
+    constexpr uint32_t kRows = R < 2 ? R : 2;
+    const uint32_t n_rows = p.max_rows - first_row;
+    for (uint32_t r = 0; r < R; r += kRows)
+      for (uint32_t v = wave(); v < kNormWaves; v += threads() / kWave) {
+        float sums[kRows];
+        const uint32_t from = min_of(r, n_rows - 1);
+        norm_wave_rows<kRows>(p.x + (first_row + from) * p.x_stride, p.x_stride, n_rows - from, cols, v, sums);
+        TB_UNROLL
+        for (uint32_t k = 0; k < kRows; ++k)
+          if (lane() == 0) square_slots[(r + k) * kNormWaves + v] = sums[k];
+      }
     sync_block();
+    row_scale = norm_scale(square_sum(square_slots, lane() % R), cols, p.eps);
   }
   TB_NO_UNROLL
   for (uint32_t task = 0; task < n_tasks; task += kBatch) {
-    if (task) load(task);
+    if (task || !kEarly) load(task);
     TB_UNROLL
     for (uint32_t k = 0; k < kBatch; ++k) {
-      const uint32_t one = min_of(task + k, n_tasks - 1), r = one / n, g = begin + one % n;
+      if (task + k >= n_tasks) break;
+      const uint32_t r = (task + k) / n, g = begin + (task + k) % n;
       if (p.norm) {
-        const float scale = norm_scale(square_sum(square_slots, r), cols, p.eps);
+        const float scale = shuffle(row_scale, r);
         TB_UNROLL
         for (uint32_t b = 0; b < 4; ++b) x[k][b] = normed(x[k][b], scale, weight[k][b]);
       }
@@ -117,20 +160,21 @@ TB_DEVICE void matvec(const Product& p, uint32_t block, uint32_t n_blocks, uint3
   };
   Words4 words[kSlots];
   uint16_t weight_scale[kSlots];
-  const auto load = [&](uint32_t batch, uint32_t slot, uint32_t step) {
+  // Of a slot's address only this part differs between lanes: the word of step `step` in a tile.
+  const auto word_in_tile = [&](uint32_t step) { return min_of(segment * length + step, n_groups - 1) * kTile + row; };
+  const auto load = [&](uint32_t batch, uint32_t slot, uint32_t word) {
     const uint32_t unit = unit_of(batch, slot);
     if (unit >= p.n_units) return;
-    const TilePlace at = place_of(p, unit, slot & 1);
-    const uint32_t group = min_of(segment * length + step, n_groups - 1);
-    const uint64_t word = (uint64_t{at.tile} * n_groups + group) * kTile + row;
-    words[slot] = load_stream(reinterpret_cast<const Words4*>(p.matrix[at.matrix].signs) + word);
-    weight_scale[slot] = load_stream(reinterpret_cast<const uint16_t*>(p.matrix[at.matrix].scales) + word);
+    const TilePlanes at = planes_of(p, unit, slot & 1);
+    words[slot] = load_stream(reinterpret_cast<const Words4*>(at.signs) + word);
+    weight_scale[slot] = load_stream(reinterpret_cast<const uint16_t*>(at.scales) + word);
   };
+  const uint32_t first_word = word_in_tile(0);
   TB_UNROLL
   for (uint32_t s = 0; s < kSlots; ++s) {
     words[s] = {0, 0, 0, 0};
     weight_scale[s] = 0;
-    load(0, s, 0);
+    load(0, s, first_word);
   }
 
   const uint32_t begin = 2 * wave() * length, mine = min_of(begin + 2 * length, n_groups) - min_of(begin, n_groups);
@@ -140,8 +184,27 @@ TB_DEVICE void matvec(const Product& p, uint32_t block, uint32_t n_blocks, uint3
     prepare_groups<R>(p, first_row, begin, mine, planes, scales, p.norm ? sums : nullptr);
   sync_wave();
 
+  // What a thread finishes of each batch: output i of slot and row, i rising by the block's threads.
+  const uint32_t per_slot = R * kTile, n_outputs = (gated ? kSlots / 2 : kSlots) * per_slot;
+  struct Output {
+    uint32_t slot, row, matrix, o;
+    bool exists;
+  };
+  const auto output_of = [&](uint32_t batch, uint32_t i) {
+    const uint32_t slot = gated ? i / per_slot * 2 : i / per_slot, r = i / kTile % R, unit = unit_of(batch, slot);
+    const TilePlace at = place_of(p, min_of(unit, p.n_units - 1), 0);
+    const uint32_t o = at.tile * kTile + i % kTile;
+    return Output{slot, r, at.matrix, o,
+                  i < n_outputs && unit < p.n_units && first_row + r < p.max_rows && o < p.matrix[at.matrix].rows};
+  };
+
   TB_NO_UNROLL
   for (uint32_t batch = 0; unit_of(batch, 0) < p.n_units; ++batch) {
+    float residual = 0;  // of the thread's first output: on its way while the dots run
+    if (p.fuse == fuse_add) {
+      const Output first = output_of(batch, thread());
+      if (first.exists) residual = residual_of(p, first_row + first.row, first.o);
+    }
     float acc[kSlots][R];
     TB_UNROLL
     for (uint32_t s = 0; s < kSlots; ++s) {
@@ -152,15 +215,26 @@ TB_DEVICE void matvec(const Product& p, uint32_t block, uint32_t n_blocks, uint3
     for (uint32_t step = 0; step < length; ++step) {
       const uint32_t wanted = segment * length + step, group = min_of(wanted, n_groups - 1);
       const bool in_row = wanted < n_groups, last = step + 1 == length;
+      const uint32_t next_batch = last ? batch + 1 : batch, next_word = last ? first_word : word_in_tile(step + 1);
       TB_UNROLL
       for (uint32_t s = 0; s < kSlots; s += 2) {
         if (unit_of(batch, s) >= p.n_units) continue;
         const Words4 now[2] = {words[s], words[s + 1]};
         const float d[2] = {half_to_float(weight_scale[s]), half_to_float(weight_scale[s + 1])};
-        load(last ? batch + 1 : batch, s, last ? 0 : step + 1);
-        load(last ? batch + 1 : batch, s + 1, last ? 0 : step + 1);
+        // With few slots in flight the next words must be asked for before the dots; with many, copies are saved.
+        constexpr bool kEarly = kSlots <= 4;
+        if (kEarly) {
+          load(next_batch, s, next_word);
+          load(next_batch, s + 1, next_word);
+        }
+        // The pairs of a step read the same activations. One row of them stays in registers; of more, a compiler that did
+        // the same would leave no room for a second block.
         int32_t sum[2][R];
         group_dot<R, 2>(now, planes + group * kSharedGroupBytes, n_groups * kSharedGroupBytes, sum);
+        if (!kEarly) {
+          load(next_batch, s, next_word);
+          load(next_batch, s + 1, next_word);
+        }
         TB_UNROLL
         for (uint32_t r = 0; r < R; ++r) {
           const GroupScale a = scales[r * n_groups + group];
@@ -186,15 +260,12 @@ TB_DEVICE void matvec(const Product& p, uint32_t block, uint32_t n_blocks, uint3
       for (uint32_t k = 0; k < n_segments; ++k) f += from[k * kTile];
       return f;
     };
-    const uint32_t per_slot = R * kTile, n_outputs = (gated ? kSlots / 2 : kSlots) * per_slot;
     for (uint32_t i = thread(); i < n_outputs; i += threads()) {
-      const uint32_t slot = gated ? i / per_slot * 2 : i / per_slot, r = i / kTile % R;
-      const uint32_t unit = unit_of(batch, slot);
-      if (unit >= p.n_units || first_row + r >= p.max_rows) continue;
-      const TilePlace at = place_of(p, unit, 0);
-      const uint32_t o = at.tile * kTile + i % kTile;
-      if (o >= p.matrix[at.matrix].rows) continue;
-      finish(p, at.matrix, first_row + r, o, total(slot, r, i % kTile), gated ? total(slot + 1, r, i % kTile) : 0.f);
+      const Output out = output_of(batch, i);
+      if (!out.exists) continue;
+      if (i != thread()) residual = residual_of(p, first_row + out.row, out.o);
+      finish(p, out.matrix, first_row + out.row, out.o, total(out.slot, out.row, i % kTile),
+             gated ? total(out.slot + 1, out.row, i % kTile) : 0.f, residual);
     }
   }
 }

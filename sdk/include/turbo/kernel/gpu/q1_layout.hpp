@@ -26,6 +26,7 @@ constexpr uint32_t kSegments = 16;             // at most, of a row's groups
 constexpr uint32_t kGroupBytes = 128;          // prepared activations of a group
 constexpr uint32_t kSharedGroupBytes = 144;    // in shared memory: both halves of a wave read without bank conflicts
 constexpr uint32_t kMatrices = 4;
+constexpr uint32_t kNoTile = 0xffffffffu;
 
 TURBO_Q1_BOTH constexpr uint64_t tiles_of(uint64_t rows) { return rows / kTile + (rows % kTile != 0); }
 TURBO_Q1_BOTH constexpr uint64_t sign_bytes(uint64_t rows, uint64_t n_groups) { return tiles_of(rows) * n_groups * (kTile * 16); }
@@ -56,7 +57,7 @@ struct Matrix {
   float* out;
   uint64_t out_stride;  // floats
   uint32_t rows;
-  uint32_t first_tile;  // of all matrices' tiles, in order
+  uint32_t first_tile;  // of all matrices' tiles, in order; of an absent matrix kNoTile
 };
 
 enum Fuse : uint32_t { fuse_none, fuse_add, fuse_silu, fuse_gelu };  // as TURBO_FUSE_*
