@@ -46,7 +46,7 @@ ComponentHost::ComponentHost(Settings settings) : settings_(std::move(settings))
   host_ = {sizeof(turbo_host), TURBO_ABI_MAJOR, TURBO_ABI_MINOR, 0, this, &query_service};
   Tables& t = *tables_;
   t.log = {sizeof t.log, 0, this, &log_write};
-  t.alloc = {sizeof t.alloc, 0, this, &allocate, &release};
+  t.alloc = {sizeof t.alloc, 0, this, &allocate, &release, &account};
   t.config = {sizeof t.config,
               0,
               this,
@@ -73,6 +73,10 @@ ComponentHost::~ComponentHost() {
     log().warn("{}: {} bytes of '{}' were not released", settings_.label, allocation.bytes, allocation.tag);
     settings_.services.memory->remove(allocation.tag, allocation.bytes);
     std::free(pointer);
+  }
+  for (const auto& [place, bytes] : accounted_) {
+    log().warn("{}: {} bytes of '{}' are still accounted for", settings_.label, bytes, place.second);
+    settings_.services.memory->remove(place.second, bytes);
   }
 }
 

@@ -123,6 +123,7 @@ class ComponentHost {
   static void* allocate(void* ctx, uint32_t memory, uint64_t bytes, uint64_t alignment, const char* tag,
                         turbo_error* error);
   static void release(void* ctx, void* pointer);
+  static void account(void* ctx, uint32_t memory, const char* tag, int64_t bytes);
   template <typename Held, typename Given>
   static turbo_status get_option(void* ctx, const char* key, Given* value);
   static turbo_status get_string(void* ctx, const char* key, const char** value);
@@ -161,6 +162,7 @@ class ComponentHost {
   size_t running_workers_ = 0;
   bool stopping_ = false;
   std::map<void*, Allocation> allocations_;
+  std::map<std::pair<uint32_t, std::string>, uint64_t> accounted_;  // by memory and tag: what the component told of
 };
 
 }  // namespace turbo::loader

@@ -133,6 +133,28 @@ void ComponentHost::release(void* ctx, void* pointer) {
   std::free(pointer);
 }
 
+void ComponentHost::account(void* ctx, uint32_t memory, const char* tag, int64_t bytes) {
+  if (!ctx || !tag || bytes == 0) return;
+  ComponentHost& self = *self_of(ctx);
+  barrier(nullptr, [&]() -> Status {
+    const std::string label = clean_c_text(tag, 64);
+    const auto amount = bytes < 0 ? ~static_cast<uint64_t>(bytes) + 1 : static_cast<uint64_t>(bytes);
+    const std::lock_guard lock(self.mutex_);
+    uint64_t& held = self.accounted_[{memory, label}];
+    const std::optional<uint64_t> sum = bytes > 0 ? checked_add(held, amount) : std::optional<uint64_t>(held - std::min(held, amount));
+    if (!sum || (bytes < 0 && amount > held))
+      self.log().error("{}: account: {} bytes more or fewer than the {} of '{}' are impossible", self.settings_.label, bytes, held, label);
+    if (!sum) return Status::ok();
+    if (*sum > held)
+      self.settings_.services.memory->add(label, *sum - held);
+    else
+      self.settings_.services.memory->remove(label, held - *sum);
+    held = *sum;
+    if (held == 0) self.accounted_.erase({memory, label});
+    return Status::ok();
+  });
+}
+
 // The real path of a file that the profile gave to this component, or that lies in a folder it gave.
 Result<std::string> ComponentHost::allowed_file(const char* path) const {
   namespace fs = std::filesystem;

@@ -5,6 +5,7 @@
 #   The library links no GPU runtime. It lands beside the folder's plugin.yaml, which should list it as lib<library>.so.
 #   Call turbo_plugin_manifest after it. Without a device compiler the library is left out, and so is its entry in the
 #   manifest that is built and installed; one status line tells.
+#   SOURCES are compiled with TURBO_HIP_PLATFORM_AMD, _NVIDIA or _FIBER defined.
 #
 # Options (cache):
 #   TURBO_HIP_PLATFORM  amd (code objects of TURBO_HIP_ARCHS, made by clang), nvidia (cubins of TURBO_HIP_CUDA_ARCHS, made
@@ -288,6 +289,8 @@ function(turbo_hip_library folder library)
     turbo_hip_objects(${library} generated ${ARG_KERNELS})
     turbo_plugin_library(${folder} ${library} SOURCES ${ARG_SOURCES} ${generated} LIBS ${ARG_LIBS} ${options})
     target_include_directories(${library} PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}/hip")
+    string(TOUPPER "${TURBO_HIP_PLATFORM}" platform)
+    target_compile_definitions(${library} PRIVATE TURBO_HIP_PLATFORM_${platform})
   endif()
 
   if(TURBO_HIP_FIBER)
@@ -303,6 +306,7 @@ function(turbo_hip_library folder library)
   endif()
   foreach(target ${fiber_libraries})
     target_link_libraries(${target} PRIVATE Boost::context)
+    target_compile_definitions(${target} PRIVATE TURBO_HIP_PLATFORM_FIBER)
     target_include_directories(${target} PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}/hip")
   endforeach()
 endfunction()

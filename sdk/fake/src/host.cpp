@@ -24,7 +24,7 @@ turbo_status get_option(Host& host, const char* key, Wanted& value) {
 // The tables; every ctx is the Host.
 struct Host::Services {
   turbo_host_log log{sizeof(turbo_host_log), 0, nullptr, &write};
-  turbo_host_alloc alloc{sizeof(turbo_host_alloc), 0, nullptr, &allocate, &release};
+  turbo_host_alloc alloc{sizeof(turbo_host_alloc), 0, nullptr, &allocate, &release, &account};
   turbo_host_config config{sizeof(turbo_host_config), 0, nullptr, &get_string, &get_i64, &get_f64, &get_bool};
   turbo_host_clock clock{sizeof(turbo_host_clock), 0, nullptr, &now_ns};
   turbo_host_threads threads{sizeof(turbo_host_threads), 1, nullptr, &spawn, &stopping};
@@ -89,6 +89,12 @@ struct Host::Services {
     std::lock_guard lock(at(ctx).mutex_);
     if (at(ctx).live_.erase(pointer)) std::free(pointer);
     else ++at(ctx).bad_releases_;
+  }
+  static void account(void* ctx, uint32_t /*memory*/, const char* tag, int64_t bytes) {
+    std::lock_guard lock(at(ctx).mutex_);
+    int64_t& held = at(ctx).accounted_[tag ? tag : ""];
+    held += bytes;
+    if (held < 0) ++at(ctx).bad_releases_;
   }
 
   static turbo_status get_string(void* ctx, const char* key, const char** value) {
@@ -300,6 +306,13 @@ uint64_t Host::live_bytes(const std::string& tag) const {
   uint64_t bytes = 0;
   for (const auto& [pointer, allocation] : live_)
     if (tag.empty() || allocation.tag == tag) bytes += allocation.bytes;
+  return bytes;
+}
+int64_t Host::accounted_bytes(const std::string& tag) const {
+  std::lock_guard lock(mutex_);
+  int64_t bytes = 0;
+  for (const auto& [name, held] : accounted_)
+    if (tag.empty() || name == tag) bytes += held;
   return bytes;
 }
 uint64_t Host::leaks() const {

@@ -44,6 +44,9 @@ typedef struct turbo_host_alloc {
    * TURBO_MEMORY_DEVICE is offered only to components of a tier whose arch pack provides it. */
   void* (*allocate)(void* ctx, uint32_t memory, uint64_t bytes, uint64_t alignment, const char* tag, turbo_error* error);
   void (*release)(void* ctx, void* pointer);
+  /* [load][engine] Count bytes under a tag that the component holds by other means (an arch pack's device memory): more,
+   * or fewer when negative. Never below what the component has counted under that memory and tag before. */
+  void (*account)(void* ctx, uint32_t memory, const char* tag, int64_t bytes);
 } turbo_host_alloc;
 
 #define TURBO_HOST_CONFIG "turbo.host.config/1"

@@ -78,6 +78,7 @@ class Host {
   double counter(const std::string& name) const;           // 0 when never added to
   double gauge(const std::string& name) const;
   uint64_t live_bytes(const std::string& tag = {}) const;  // allocated and not released; empty: all tags
+  int64_t accounted_bytes(const std::string& tag = {}) const;  // told of through alloc/1's account; empty: all tags
   uint64_t leaks() const;                                  // allocations not released
   uint64_t bad_releases() const;                           // of pointers this host never gave
   uint64_t allocations() const;
@@ -98,6 +99,7 @@ class Host {
   std::vector<LogLine> log_;
   std::map<std::string, double> counters_, gauges_;
   std::unordered_map<void*, Allocation> live_;
+  std::map<std::string, int64_t> accounted_;
   uint64_t n_allocations_ = 0, bad_releases_ = 0;
   std::atomic<bool> stopping_{false};
   std::vector<std::thread> workers_;

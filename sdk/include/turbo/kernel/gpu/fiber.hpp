@@ -39,16 +39,23 @@ struct FiberFault : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+struct Kernel;
+inline void run(const Kernel& kernel, const uint32_t (&grid)[3], uint32_t threads, uint32_t shared_bytes, const void* args, bool resident);
+
 /// A kernel of this library; a static object links itself into the library's list.
 struct Kernel {
   const char* name;
   uint32_t max_threads;
   uint32_t argument_bytes;
-  void (*run)(const void* args);
+  void (*run)(const void* args);  // one lane
   const Kernel* next;
+  /// fiber::run of the library that holds the kernel: what its lanes ask about themselves is that library's own, so
+  /// another library must launch through this.
+  void (*launch)(const Kernel& kernel, const uint32_t (&grid)[3], uint32_t threads, uint32_t shared_bytes, const void* args, bool resident);
 
   Kernel(const char* name, uint32_t max_threads, size_t argument_bytes, void (*run)(const void*))
-      : name(name), max_threads(max_threads), argument_bytes(static_cast<uint32_t>(argument_bytes)), run(run), next(first()) {
+      : name(name), max_threads(max_threads), argument_bytes(static_cast<uint32_t>(argument_bytes)), run(run), next(first()),
+        launch(&fiber::run) {
     first() = this;
   }
   static const Kernel*& first() {
