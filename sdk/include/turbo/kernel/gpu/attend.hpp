@@ -19,7 +19,7 @@
 //   add<L, NQ, kFast>              by one wave: weighted values of keys [begin, end) onto acc (V)
 //   place(sub, e, d)               element of the head that acc[..][e] of lane sub is (V)
 //   kFinishes, finish              by one wave: summed values of the packed (or only) form to the head's own basis, in place
-//   kAppends, store                whether a step's own rows are written by attention itself, and how, by one wave
+//   store                          by one wave: a row, less its center, into the open (or only) form
 // L is lanes a head: 8, 16 or 32 for heads of up to 64, 128 or 256. kFast: keys lie in one block in order, all wanted.
 #pragma once
 
@@ -236,7 +236,7 @@ TB_DEVICE void take_head(const float* from, float* to, uint32_t d, uint32_t n, c
 /// Rows of the tile's sequence whose position lies in the chunk, into the cache: this block's own copy of that work, the
 /// same bytes as every other block of that chunk writes. A barrier follows.
 template <class K, class V, uint32_t L>
-TB_DEVICE void append_chunk(const AttendArgs& given, const Tile& tile, uint32_t chunk, float* scratch) {
+TB_DEVICE void append_chunk(const AttendArgs& given, const Tile& tile, uint32_t chunk, float* scratch, float* spare) {
   const AttendArgs& args = again(given);
   const turbo_device_attend& a = args.a;
   const turbo_device_table& t = a.table;
@@ -253,11 +253,11 @@ TB_DEVICE void append_chunk(const AttendArgs& given, const Tile& tile, uint32_t 
     sync_wave();
     constexpr bool open = K::kForms == 2;
     const uint64_t bytes = open ? args.k.open_head_bytes : args.k.head_bytes;
-    K::store(args.k, const_cast<uint8_t*>(block_of(t, a.k, tile.seq, slot, open)) + tile.kv_head * bytes, in_block, scratch, d);
+    K::store(args.k, const_cast<uint8_t*>(block_of(t, a.k, tile.seq, slot, open)) + tile.kv_head * bytes, in_block, scratch, spare, d);
     sync_wave();
     take_head(a.v_rows + at * a.v_stride + head, scratch, d, d, nullptr, a, position, false);
     const uint64_t v_bytes = open ? args.v.open_head_bytes : args.v.head_bytes;
-    V::store(args.v, const_cast<uint8_t*>(block_of(t, a.v, tile.seq, slot, open)) + tile.kv_head * v_bytes, in_block, scratch, d);
+    V::store(args.v, const_cast<uint8_t*>(block_of(t, a.v, tile.seq, slot, open)) + tile.kv_head * v_bytes, in_block, scratch, spare, d);
     sync_wave();
   }
 }
@@ -501,8 +501,7 @@ TB_DEVICE void attend_body(const AttendArgs& given) {
   fill_queries(args, tile, sh.queries);
   K::load_tables(args.k, sh.key_tables);
   V::load_tables(args.v, sh.value_tables);
-  if constexpr (K::kAppends)
-    if (a.k_rows) append_chunk<K, V, L>(args, tile, chunk_begin, sh.scratch[wave()]);
+  if (a.k_rows) append_chunk<K, V, L>(args, tile, chunk_begin, sh.scratch[wave()], sh.parts[wave()][0]);
   sync_block();
   for (uint32_t q = wave(); q < NQ; q += kAttendWaves) {
     const uint64_t row = sh.queries.row[q], head = sh.queries.head[q];

@@ -3,18 +3,21 @@
 // A lane holds 8 consecutive elements of a row, kWave / L rows lie beside each other in a wave. Score: fmadd over a lane's
 // elements rising, then the lanes' tree, distance L/2 first; then times the row's scale, where it has one.
 //
-// An element type has kBytes, Raw (8 elements as loaded), load, convert, kScaled, kGain (numbers come out of convert times
-// 1 / kGain, a power of two) and store.
+// An element type has Raw (8 elements as loaded), load, convert, offset (bytes before an element of a row), row_bytes, kScaled
+// and scale (of a row at an element), kGain (numbers come out of convert times 1 / kGain, a power of two), kFinishes and
+// finish, prepare (of a query) and store.
 #pragma once
 
 #include <turbo/kernel/gpu/attend.hpp>
+#include <turbo/kernel/gpu/rotate_head.hpp>
 
 namespace turbo::gpu {
 
 struct NoTables {};
 
-TB_DEVICE float scale_at(const KvSide& side, const uint8_t* head, uint32_t row) {
-  return half_to_float(reinterpret_cast<const uint16_t*>(head + side.scales_at)[row]);
+/// One wave copies a row of a multiple of 4 bytes.
+TB_DEVICE void copy_row(const uint8_t* from, uint8_t* to, uint32_t bytes) {
+  for (uint32_t i = lane(); i < bytes / 4; i += kWave) reinterpret_cast<uint32_t*>(to)[i] = reinterpret_cast<const uint32_t*>(from)[i];
 }
 
 /// Scores of rows; `own_scale` and gain as the codec wants. Shared by the open form of packed codecs.
@@ -37,7 +40,7 @@ TB_DEVICE void score_rows(const KvSide& side, const float (*query)[D], const Pla
     TB_UNROLL
     for (uint32_t u = 0; u < U; ++u) {
       const uint32_t key = min_of(k + u * kGroups + group, end - 1);
-      raw[u] = E::load(places.head(key) + uint64_t{places.row(key)} * pitch + element * E::kBytes);
+      raw[u] = E::load(places.head(key) + uint64_t{places.row(key)} * pitch + E::offset(element));
     }
     float part[kValues];
     TB_UNROLL
@@ -62,8 +65,7 @@ TB_DEVICE void score_rows(const KvSide& side, const float (*query)[D], const Pla
       const uint32_t i = (from + j) / U, key = k + (from + j) % U * kGroups + group;
       if (key >= end || (!kFast && key >= places.limit[i])) continue;
       float dot = part[j];
-      if constexpr (E::kScaled)
-        if (side.n_scales) dot *= scale_at(side, places.head(key), places.row(key));
+      if constexpr (E::kScaled) dot *= E::scale(side, places.head(key), places.row(key), 0);
       s[key * NQ + i] = dot * scale;
     }
   }
@@ -82,8 +84,8 @@ TB_DEVICE void add_batch(const KvSide& side, const Places<kFast>& places, uint32
   for (uint32_t u = 0; u < U; ++u) {
     const uint32_t wanted = k + u * kGroups + lane() / L;
     key[u] = !kCheck ? wanted : wanted < begin ? begin : min_of(wanted, end - 1);
-    raw[u] = E::load(places.head(key[u]) + uint64_t{places.row(key[u])} * pitch + element * E::kBytes);
-    if constexpr (E::kScaled) scale[u] = side.n_scales ? scale_at(side, places.head(key[u]), places.row(key[u])) : 1.0f;
+    raw[u] = E::load(places.head(key[u]) + uint64_t{places.row(key[u])} * pitch + E::offset(element));
+    if constexpr (E::kScaled) scale[u] = E::scale(side, places.head(key[u]), places.row(key[u]), element);
   }
   TB_UNROLL
   for (uint32_t u = 0; u < U; ++u) {
@@ -118,10 +120,11 @@ TB_DEVICE void add_rows(const KvSide& side, const Places<kFast>& places, uint32_
 
 /// Eight halves: also the open form of every codec that has one.
 struct HalfElement {
-  static constexpr uint32_t kBytes = 2;
-  static constexpr bool kScaled = false;
+  static constexpr bool kScaled = false, kFinishes = false;
   static constexpr float kGain = 1.0f;
   using Raw = Words4;
+  TB_DEVICE static uint32_t offset(uint32_t element) { return 2 * element; }
+  TB_DEVICE static uint32_t row_bytes(uint32_t d) { return 2 * d; }
   TB_DEVICE static Raw load(const uint8_t* p) { return *reinterpret_cast<const Words4*>(p); }
   TB_DEVICE static void convert(const Raw& w, float (&x)[8]) {
     const uint32_t words[4] = {w.x, w.y, w.z, w.w};
@@ -137,7 +140,8 @@ struct HalfElement {
     return float_to_half(held);
   }
   TB_DEVICE static void prepare(const KvSide&, float*, float*, uint32_t) {}
-  TB_DEVICE static void store(const KvSide& side, uint8_t* head, uint32_t row, const float* x, uint32_t d) { write(head + uint64_t{row} * side.pitch, x, d); }
+  TB_DEVICE static void finish(const KvSide&, float*, float*, uint32_t) {}
+  TB_DEVICE static void store(const KvSide& side, uint8_t* head, uint32_t row, float* x, float*, uint32_t d) { write(head + uint64_t{row} * side.pitch, x, d); }
   TB_DEVICE static void write(uint8_t* row, const float* x, uint32_t d) {
     for (uint32_t e = 8 * lane(); e < d; e += 8 * kWave) {
       uint32_t words[4];
@@ -152,7 +156,7 @@ struct HalfElement {
 template <class E>
 struct RowCodec {
   static constexpr uint32_t kForms = 1;
-  static constexpr bool kAppends = true, kFinishes = E::kGain != 1.0f;
+  static constexpr bool kFinishes = E::kFinishes;
   template <uint32_t L, uint32_t NQ>
   struct Prepared {};
   using Tables = NoTables;
@@ -172,11 +176,18 @@ struct RowCodec {
                             const float* s, float (&acc)[NQ][8]) {
     add_rows<E, L, NQ, kFast>(side, places, side.pitch, d, begin, end, s, acc);
   }
-  TB_DEVICE static uint32_t place(uint32_t sub, uint32_t e, uint32_t) { return 8 * sub + e; }
-  TB_DEVICE static void finish(const KvSide&, float* row, uint32_t d, float*) {
-    for (uint32_t e = lane(); e < d; e += kWave) row[e] *= E::kGain;
+  TB_DEVICE static uint32_t place(uint32_t sub, uint32_t e, uint32_t d) {
+    if constexpr (requires { E::place(sub, e, d); }) return E::place(sub, e, d);
+    else return 8 * sub + e;
   }
-  TB_DEVICE static void store(const KvSide& side, uint8_t* head, uint32_t row, float* x, uint32_t d) { E::store(side, head, row, x, d); }
+  TB_DEVICE static void finish(const KvSide& side, float* row, uint32_t d, float* spare) { E::finish(side, row, spare, d); }
+  TB_DEVICE static void store(const KvSide& side, uint8_t* head, uint32_t row, float* x, float* spare, uint32_t d) { E::store(side, head, row, x, spare, d); }
+  TB_DEVICE static void move(const KvSide& side, const uint8_t* from, uint32_t from_row, uint8_t* to, uint32_t to_row, uint32_t d) {
+    copy_row(from + uint64_t{from_row} * side.pitch, to + uint64_t{to_row} * side.pitch, E::row_bytes(d));
+    // scales lie as [scale of the row][64 rows]
+    for (uint32_t i = lane(); i < side.n_scales; i += kWave)
+      reinterpret_cast<uint16_t*>(to + side.scales_at)[i * kSplit + to_row] = reinterpret_cast<const uint16_t*>(from + side.scales_at)[i * kSplit + from_row];
+  }
 };
 
 }  // namespace turbo::gpu
