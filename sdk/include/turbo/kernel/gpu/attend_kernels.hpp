@@ -16,11 +16,9 @@
   TB_ATTEND_ONE(codec, K, V, 32, 2)     \
   TB_ATTEND_ONE(codec, K, V, 32, 4)
 
-/// For codecs that few use: tiles of 2 and 8 queries (2 and 4 for heads beyond 128).
+/// For codecs that few use.
 #define TB_ATTEND_KERNELS_FEW(codec, K, V) \
-  TB_ATTEND_ONE(codec, K, V, 8, 2)         \
   TB_ATTEND_ONE(codec, K, V, 8, 8)         \
   TB_ATTEND_ONE(codec, K, V, 16, 2)        \
   TB_ATTEND_ONE(codec, K, V, 16, 8)        \
-  TB_ATTEND_ONE(codec, K, V, 32, 2)        \
   TB_ATTEND_ONE(codec, K, V, 32, 4)

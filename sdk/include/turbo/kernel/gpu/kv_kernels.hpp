@@ -75,13 +75,19 @@ TB_DEVICE void scores_body(const AttendArgs& given) {
   }
 }
 
+struct NoKeys {
+  template <uint32_t L, uint32_t NQ>
+  struct Prepared {};
+  struct Tables {};
+};
+
 /// Weighted values of one chunk. Grid as above.
 template <class V, uint32_t L, uint32_t NQ>
 TB_DEVICE void accumulate_body(const AttendArgs& given) {
   constexpr uint32_t D = 8 * L, N = NQ * D / kAttendThreads;
   static_assert(NQ * D % kAttendThreads == 0);
   const AttendArgs& args = again(given);
-  using Shared = AttendShared<V, V, L, NQ>;
+  using Shared = AttendShared<NoKeys, V, L, NQ>;
   TB_SHARED(Shared, sh);
   const turbo_device_attend& a = args.a;
   const Tile tile = find_tile(args, block_z(), block_x(), V::kForms == 2);
