@@ -156,6 +156,8 @@ typedef struct turbo_device_kv {
   uint32_t n_kv_heads, head_dim;
   uint32_t sinks; /* of the codec */
   uint32_t layer;
+  uint32_t side;  /* TURBO_KV_SIDE_* */
+  uint32_t reserved;
 } turbo_device_kv;
 
 /* Attention of one layer. Keys are read in chunks of TURBO_DEVICE_CHUNK positions: a split of 64 keys gives (max, sum,
