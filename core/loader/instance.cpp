@@ -1,5 +1,8 @@
 #include "loader/instance.h"
 
+#include <cstring>
+#include <utility>
+
 #include "loader/library.h"
 
 namespace turbo::loader {
@@ -44,6 +47,55 @@ void Instance::stop() {
   started_ = false;
 }
 
+// A table that a component may offer beside its interface; null when it does not.
+Result<const void*> Instance::extension(const char* id, uint32_t least_bytes) const {
+  const void* table = nullptr;
+  TURBO_RETURN_IF_ERROR(call_plugin(what_ + ": query_interface", [&](turbo_error*) {
+    table = component_.query_interface(id);
+    return TURBO_OK;
+  }));
+  uint32_t bytes = 0;
+  if (table) std::memcpy(&bytes, table, sizeof bytes);
+  if (table && bytes < least_bytes)
+    return error(Code::unsupported, "{}: {}: struct_size: expected at least {} but found {}", what_, id, least_bytes, bytes);
+  return table;
+}
+
+Result<const turbo_device*> Instance::provided_device() const {
+  TURBO_ASSIGN(const void* const found, extension(TURBO_DEVICE_PROVIDER_DRAFT, sizeof(turbo_device_provider)));
+  if (!found) return static_cast<const turbo_device*>(nullptr);
+  const auto* provider = static_cast<const turbo_device_provider*>(found);
+  if (!provider->device) return error(Code::unsupported, "{}: {}: required call is null: device", what_, TURBO_DEVICE_PROVIDER_DRAFT);
+  const turbo_device* device = nullptr;
+  TURBO_RETURN_IF_ERROR(call_plugin(what_ + ": device_provider", [&](turbo_error*) {
+    device = provider->device(self_);
+    return TURBO_OK;
+  }));
+  if (!device || device->struct_size < sizeof(turbo_device))
+    return error(Code::internal, "{}: device_provider: answered {}", what_, device ? "a table that is too short" : "no device");
+  return device;
+}
+
+Status Instance::attach(const turbo_device& device) {
+  if (client_) return Status::ok();
+  TURBO_ASSIGN(const void* const found, extension(TURBO_DEVICE_CLIENT_DRAFT, sizeof(turbo_device_client)));
+  if (!found) return Status::ok();
+  const auto* client = static_cast<const turbo_device_client*>(found);
+  if (!client->attach) return error(Code::unsupported, "{}: {}: required call is null: attach", what_, TURBO_DEVICE_CLIENT_DRAFT);
+  TURBO_RETURN_IF_ERROR(call_plugin(what_ + ": attach", [&](turbo_error* error) { return client->attach(self_, &device, error); }));
+  client_ = client;
+  return Status::ok();
+}
+
+void Instance::detach() {
+  const turbo_device_client* const client = std::exchange(client_, nullptr);
+  if (!client || !client->detach) return;
+  (void)call_plugin(what_ + ": detach", [&](turbo_error*) {
+    client->detach(self_);
+    return TURBO_OK;
+  });
+}
+
 Instance::~Instance() {
   if (!self_) {
     // create failed; workers it may have started still use the host.
@@ -58,6 +110,7 @@ Instance::~Instance() {
     (void)host_.release();
     return;
   }
+  detach();
   (void)call_plugin(what_ + ": destroy", [&](turbo_error*) {
     component_.destroy(self_);
     return TURBO_OK;

@@ -2,6 +2,7 @@
 // [load] only, apart from the calls of its interface table.
 #pragma once
 
+#include <turbo/abi/draft/device.h>
 #include <turbo/abi/plugin.h>
 
 #include <memory>
@@ -26,6 +27,14 @@ class Instance {
   Status start();
   void stop();
 
+  /// The device that an arch pack offers to kernels of other libraries; null when it offers none.
+  Result<const turbo_device*> provided_device() const;
+  /// Hand the pack's device to a component that is a client of one; ok when it is none, or attached already.
+  Status attach(const turbo_device& device);
+  /// Undo attach; the device must still live. The destructor does it too.
+  void detach();
+  bool attached() const { return client_ != nullptr; }
+
   /// After stop: a worker of it has not ended and may still run.
   bool stuck() const { return stuck_; }
 
@@ -34,12 +43,15 @@ class Instance {
   const std::string& what() const { return what_; }
 
  private:
+  Result<const void*> extension(const char* id, uint32_t least_bytes) const;
+
   Instance(const turbo_component& component, std::string what) : component_(component), what_(std::move(what)) {}
 
   const turbo_component& component_;
   std::string what_;
   std::unique_ptr<ComponentHost> host_;
   const void* table_ = nullptr;
+  const turbo_device_client* client_ = nullptr;  // while attached
   void* self_ = nullptr;
   bool started_ = false;
   bool stopped_ = false;

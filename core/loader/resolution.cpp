@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "loader/text.h"
@@ -48,6 +49,10 @@ void Resolution::State::stop_all() {
 void Resolution::State::destroy_all() {
   destroy_drafters();
   drafters.clear();
+  detach_all();
+  // What a worker that still runs holds of the device must stay.
+  const auto all = clients();
+  if (std::any_of(all.begin(), all.end(), [](const Instance* client) { return client->attached(); })) (void)pack.release();
   sampler.reset();
   pack.reset();
   for (auto& side : spare_codecs) side.clear();
@@ -55,6 +60,25 @@ void Resolution::State::destroy_all() {
   codecs[0].reset();
   formats.clear();
   registry = {};
+}
+
+std::vector<Instance*> Resolution::State::clients() const {
+  std::vector<Instance*> all;
+  const auto add = [&all](const std::unique_ptr<Instance>& instance) {
+    if (instance) all.push_back(instance.get());
+  };
+  for (const auto& [component, instance] : formats) add(instance);
+  for (const auto& codec : codecs) add(codec);
+  for (const auto& side : spare_codecs)
+    for (const auto& [name, instance] : side) add(instance);
+  add(sampler);
+  return all;
+}
+
+void Resolution::State::detach_all() {
+  for (Instance* client : clients())
+    if (!client->stuck()) client->detach();
+  shared_device = nullptr;
 }
 
 // The outer ones first: they call the inner ones.

@@ -38,12 +38,16 @@ struct Resolution::State {
   /// Everything down, the drafter first and the formats last.
   void stop_all();
   void destroy_all();
+  /// Every format, codec, spare codec and sampler that was created.
+  std::vector<Instance*> clients() const;
+  void detach_all();
   Report::Slot& slot(const std::string& name);
 
   Services services;
   uint32_t compute_threads = 1;
   uint32_t tier = 0;
   turbo_device_info device{};
+  const turbo_device* shared_device = nullptr;  // the pack's, for kernels of other libraries; null: it offers none
   Registry registry;
   const turbo_host_program* program = nullptr;
 

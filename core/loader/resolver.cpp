@@ -228,9 +228,7 @@ Result<bool> Resolver::build(const Candidates& candidates, uint32_t tier) {
   }
   TURBO_RETURN_IF_ERROR(check_shared_options(TURBO_KIND_WEIGHT_FORMAT, formats));
   TURBO_RETURN_IF_ERROR(check_shared_options(TURBO_KIND_KV_CODEC, codecs));
-  TURBO_ASSIGN(const bool packed, build_pack(needs_[0], candidates[0]));
-  if (!packed) lose(needs_[0], tier, state_->slot(needs_[0].slot).rejected.back().reason);
-  return packed;
+  return build_pack(candidates, tier);
 }
 
 // Records the choice, and why the ones behind it lost.
@@ -286,7 +284,7 @@ Result<bool> Resolver::build_format(const Need& need, const std::vector<Candidat
   return false;
 }
 
-Status Resolver::accept_pack(const Candidate& candidate, std::unique_ptr<Instance> instance) {
+Status Resolver::accept_pack(const Candidate& candidate, std::unique_ptr<Instance>& instance) {
   const auto* table = static_cast<const turbo_arch_pack*>(instance->table());
   turbo_device_info device{};
   device.struct_size = sizeof device;
@@ -303,18 +301,27 @@ Status Resolver::accept_pack(const Candidate& candidate, std::unique_ptr<Instanc
   return Status::ok();
 }
 
-Result<bool> Resolver::build_pack(const Need& need, const std::vector<Candidate>& candidates) {
+Result<bool> Resolver::build_pack(const Candidates& all, uint32_t tier) {
+  const Need& need = needs_.front();
+  const std::vector<Candidate>& candidates = all.front();
   for (size_t i = 0; i < candidates.size(); ++i) {
     TURBO_RETURN_IF_ERROR(candidates[i].option_status);
-    Result<std::unique_ptr<Instance>> instance = create_instance(candidates[i], *state_, &state_->registry, nullptr);
-    Status status = instance.status();
-    if (instance) status = accept_pack(candidates[i], *std::move(instance));
+    Result<std::unique_ptr<Instance>> created = create_instance(candidates[i], *state_, &state_->registry, nullptr);
+    Status status = created.status();
+    std::unique_ptr<Instance> instance = created ? *std::move(created) : nullptr;
+    if (instance) {
+      TURBO_ASSIGN(const bool shared, share_device(*instance, all, tier, status));
+      if (status.is_ok() && shared) status = accept_pack(candidates[i], instance);
+      if (!status.is_ok() || !shared) state_->detach_all();
+      if (!shared) return false;
+    }
     if (status.is_ok()) {
       choose(need, candidates, i);
       return true;
     }
     reject_failed(need, candidates[i], status);
   }
+  lose(need, tier, state_->slot(need.slot).rejected.back().reason);
   return false;
 }
 
@@ -363,6 +370,7 @@ Status Resolver::resolve_spare_codecs() {
       for (const Candidate& candidate : usable(need, refs)) {
         Result<std::unique_ptr<Instance>> instance = create_instance(candidate, *state_, nullptr, nullptr);
         if (!instance) continue;
+        if (state_->shared_device && !(*instance)->attach(*state_->shared_device).is_ok()) continue;
         state_->spare_codecs[side][name] = *std::move(instance);
         break;
       }

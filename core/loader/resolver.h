@@ -59,14 +59,18 @@ class Resolver {
   Status with_side_hint(const Need& need, const Status& status) const;
   Status unknown_option(const std::string& slot, const std::string& key, std::vector<std::string> known) const;
 
+  // resolver_device.cpp: the pack's device for the kernels of the others
+  Result<bool> share_device(const Instance& pack, const Candidates& candidates, uint32_t tier, Status& pack_status);
+  Instance* instance_of(const Need& need) const;
+
   // resolver.cpp
   /// True when the tier serves; false when it lost, with the reasons in losses_.
   Result<bool> try_tier(uint32_t tier);
   Result<bool> build(const Candidates& candidates, uint32_t tier);
   Result<bool> build_format(const Need& need, const std::vector<Candidate>& candidates);
-  Result<bool> build_pack(const Need& need, const std::vector<Candidate>& candidates);
+  Result<bool> build_pack(const Candidates& candidates, uint32_t tier);
   Result<bool> build_first(const Need& need, const std::vector<Candidate>& candidates, std::unique_ptr<Instance>& slot);
-  Status accept_pack(const Candidate& candidate, std::unique_ptr<Instance> instance);
+  Status accept_pack(const Candidate& candidate, std::unique_ptr<Instance>& instance);
   void give_up(const Candidates& candidates, uint32_t tier);
   void choose(const Need& need, const std::vector<Candidate>& candidates, size_t index);
   void list_outranked();

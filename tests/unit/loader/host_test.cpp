@@ -147,6 +147,35 @@ TEST(Host, MemoryIsAlignedTaggedAndSummed) {
   EXPECT_TRUE(tags->bytes_by_tag().empty());
 }
 
+TEST(Host, AccountedMemoryIsSummedBesideAllocatedAndNeverNegative) {
+  auto tags = std::make_shared<MemoryTags>();
+  CapturedLog log;
+  {
+    ComponentHost host({.label = "t", .services = {.log = log.logger(), .memory = tags}});
+    const auto* alloc = service<turbo_host_alloc>(host, TURBO_HOST_ALLOC);
+    ASSERT_GE(alloc->struct_size, offsetof(turbo_host_alloc, account) + sizeof alloc->account);
+    void* block = alloc->allocate(alloc->ctx, TURBO_MEMORY_HOST, 64, 64, "kv", nullptr);
+    alloc->account(alloc->ctx, TURBO_MEMORY_DEVICE, "kv", 1000);
+    alloc->account(alloc->ctx, TURBO_MEMORY_PINNED, "kv", 100);
+    EXPECT_EQ(tags->bytes_by_tag().at("kv"), 1164u);
+    alloc->account(alloc->ctx, TURBO_MEMORY_DEVICE, "kv", -400);
+    EXPECT_EQ(tags->bytes_by_tag().at("kv"), 764u);
+    EXPECT_EQ(log.count("account"), 0);
+    // More than was counted under this memory: what others hold stays.
+    alloc->account(alloc->ctx, TURBO_MEMORY_PINNED, "kv", -101);
+    EXPECT_EQ(tags->bytes_by_tag().at("kv"), 664u);
+    alloc->account(alloc->ctx, TURBO_MEMORY_DEVICE, "other", INT64_MIN);
+    EXPECT_EQ(tags->bytes_by_tag().count("other"), 0u);
+    EXPECT_EQ(log.count("are impossible"), 2);
+    alloc->account(alloc->ctx, TURBO_MEMORY_DEVICE, nullptr, 5);
+    alloc->account(nullptr, TURBO_MEMORY_DEVICE, "kv", 5);
+    alloc->release(alloc->ctx, block);
+    EXPECT_EQ(tags->bytes_by_tag().at("kv"), 600u);
+  }
+  EXPECT_EQ(log.count("600 bytes of 'kv' are still accounted for"), 1);
+  EXPECT_TRUE(tags->bytes_by_tag().empty());
+}
+
 TEST(Host, WorkersAreJoinedAndNoneStartsAfterStop) {
   std::atomic<int> ran{0};
   ComponentHost host({.label = "t", .compute_threads = 3});
