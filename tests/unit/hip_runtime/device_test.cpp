@@ -161,7 +161,7 @@ TEST(DeviceTable, MemoryIsAccountedByTagAndNothingIsLeft) {
     auto runtime = make_fiber_runtime();
     runtime->open(0);
     const DeviceFacts facts = runtime->facts(0);
-    Device device(Host(host.host()), std::move(runtime), facts);
+    Device device(Host(host.raw()), std::move(runtime), facts);
     const turbo_device& t = *device.table();
     void* weights = t.allocate(t.ctx, TURBO_MEMORY_DEVICE, 1000, "weights", nullptr);
     void* kv = t.allocate(t.ctx, TURBO_MEMORY_PINNED, 24, "kv", nullptr);

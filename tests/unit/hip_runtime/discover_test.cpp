@@ -1,6 +1,7 @@
 // Which device is used, what is said about it, and the check that it must pass. The HIP and CUDA runtimes are asked for
 // real: this runs on machines with neither library nor device, and with a library and no device.
 #include <dlfcn.h>
+#include <turbo/kernel/gpu/fiber.hpp>
 
 #include "device_check.h"
 #include "device_check_args.h"
@@ -13,7 +14,7 @@ namespace turbo::hip {
 namespace {
 
 std::unique_ptr<Device> open_fiber(fake::Host& host) {
-  return open_device(Host(host.host()), make_fiber_runtime(), turbo_kernels_device_check, turbo_n_kernels_device_check);
+  return open_device(Host(host.raw()), make_fiber_runtime(), turbo_kernels_device_check, turbo_n_kernels_device_check);
 }
 
 TEST(Discover, ADeviceThatPassesItsCheckIsOpened) {
@@ -32,9 +33,6 @@ TEST(Discover, TheCheckTellsWhatIsWrongAndWhere) {
 }
 
 // The kernels of the check with wrong answers, one word at a time.
-struct WrongArgs {
-  turbo::hip::DeviceCheckArgs args;
-};
 const gpu::fiber::Kernel* right_kernel(const char* name) {
   return gpu::fiber::Kernel::find(*static_cast<const gpu::fiber::Kernel* const*>(turbo_kernels_device_check[0].data), name);
 }
@@ -64,7 +62,7 @@ TEST(Discover, NoWrongAnswerPasses) {
   fake::Host host;
   for (spoiled_word = 0; spoiled_word < std::size(named); ++spoiled_word) {
     const std::string message =
-        failure(TURBO_INTERNAL, [&] { open_device(Host(host.host()), make_fiber_runtime(), &object, 1); });
+        failure(TURBO_INTERNAL, [&] { open_device(Host(host.raw()), make_fiber_runtime(), &object, 1); });
     EXPECT_TRUE(contains(message, std::string("self-test: ") + named[spoiled_word])) << message;
     EXPECT_TRUE(contains(message, "fiber device 0, fiber, fiber runtime 1: "));
   }
@@ -82,7 +80,7 @@ TEST(Discover, TheDeviceWithMostMemoryUnlessANumberIsGiven) {
   fake::Host host;
   host.options["device"] = int64_t{1};
   Probe answer;
-  probe_device(Host(host.host()), answer, &make_fiber_runtime, turbo_kernels_device_check, 1);
+  probe_device(Host(host.raw()), answer, &make_fiber_runtime, turbo_kernels_device_check, 1);
   EXPECT_EQ(answer.score, 100);
   EXPECT_EQ(answer.reason, "fiber device 1 (fiber, 3.8 GiB), fiber runtime 1; device 0: fiber device 0 (fiber, 4.0 GiB); device 2: fiber device 2 (fiber, 3.5 GiB)");
 }
@@ -92,7 +90,7 @@ TEST(Discover, ADeviceWithoutCodeIsToldWithWhatThereIs) {
   const turbo_code_object objects[] = {{sizeof(turbo_code_object), 0, "gfx1030", "x", 1}, {sizeof(turbo_code_object), 0, "gfx1100", "x", 1}};
   fake::Host host;
   Probe answer;
-  probe_device(Host(host.host()), answer, &make_fiber_runtime, objects, 2);
+  probe_device(Host(host.raw()), answer, &make_fiber_runtime, objects, 2);
   EXPECT_EQ(answer.score, 0);
   EXPECT_EQ(answer.reason, "device 0, fiber device 0 (fiber, 4.0 GiB): no code object for fiber: there are gfx1030, gfx1100 (fiber runtime 1, HSA_OVERRIDE_GFX_VERSION=10.3.0)");
 }
@@ -101,7 +99,7 @@ TEST(Discover, NoDeviceIsNoError) {
   const ScopedEnv none("TURBO_FIBER_DEVICES", "0");
   fake::Host host;
   Probe answer;
-  probe_device(Host(host.host()), answer, &make_fiber_runtime, turbo_kernels_device_check, 1);
+  probe_device(Host(host.raw()), answer, &make_fiber_runtime, turbo_kernels_device_check, 1);
   EXPECT_EQ(answer.score, 0);
   EXPECT_EQ(answer.reason, "fiber runtime: no device");
 }
@@ -143,13 +141,13 @@ TEST(Cuda, WithoutLibraryOrDeviceItSaysWhich) {
 
 TEST(Hip, AMissingLibraryAndAnotherLibraryAreToldApart) {
   constexpr const char* missing[] = {"libturbo-none.so.7", "libturbo-none.so.6"};
-  const std::string lacks = without_device([] { make_amd_runtime(missing); });
+  const std::string lacks = without_device([&] { make_amd_runtime(missing); });
   EXPECT_TRUE(contains(lacks, "library missing: libturbo-none.so.7: cannot open")) << lacks;
   EXPECT_TRUE(contains(lacks, "; libturbo-none.so.6: cannot open")) << lacks;
   constexpr const char* other[] = {"libturbo-none.so.7", "libm.so.6"};
-  const std::string old = without_device([] { make_amd_runtime(other); });
+  const std::string old = without_device([&] { make_amd_runtime(other); });
   EXPECT_TRUE(contains(old, "HIP runtime: version: libm.so.6 has no hipInit, hipGetDeviceCount, ")) << old;
-  const std::string cuda = without_device([] { make_cuda_runtime(other); });
+  const std::string cuda = without_device([&] { make_cuda_runtime(other); });
   EXPECT_TRUE(contains(cuda, "CUDA driver: version: libm.so.6 has no cuInit, ")) << cuda;
 }
 

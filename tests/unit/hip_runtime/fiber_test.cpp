@@ -113,8 +113,10 @@ TEST(Fiber, ResidentBlocksRunTogether) {
   bench.runtime().fill(bench.stream(), counter.get(), 0, 4);
   bench.launch("test_meet", MeetArgs{counter.get<uint32_t>()}, 8, 32, 0, true);
   EXPECT_EQ(counter.get<uint32_t>()[0], 8u);
+#if !defined(__SANITIZE_ADDRESS__)  // it takes the unwinding of a fiber for an overflow
   bench.runtime().fill(bench.stream(), counter.get(), 0, 4);
   EXPECT_TRUE(contains(failure(TURBO_INTERNAL, [&] { bench.launch("test_meet", MeetArgs{counter.get<uint32_t>()}, 8, 32); }), "kernel test_meet"));
+#endif
 }
 
 TEST(Fiber, AnInjectedFailureIsThatOfOneLaunch) {
@@ -190,15 +192,17 @@ TEST(Fiber, CopiesOutsideABlockAndFromPageableMemoryAreRefused) {
 #if !defined(__SANITIZE_ADDRESS__)  // which stops at the write itself
 TEST(Fiber, CanariesFindAWriteBesideABlock) {
   for (const int64_t index : {int64_t{100}, int64_t{-1}, int64_t{255}}) {
-    FiberBench bench;
-    const DeviceMemory block = bench.on_device(100);
-    bench.launch("test_overrun", OverrunArgs{block.get<uint8_t>(), 99});
+    {
+      FiberBench bench;
+      const DeviceMemory block = bench.on_device(100);
+      bench.launch("test_overrun", OverrunArgs{block.get<uint8_t>(), 99});
+      EXPECT_EQ(check_fiber_memory(), "");
+      bench.launch("test_overrun", OverrunArgs{block.get<uint8_t>(), index});
+      EXPECT_TRUE(contains(check_fiber_memory(), index < 0 ? "memory was written before a block of 100 bytes" : "memory was written behind a block of 100 bytes of device memory"));
+    }
+    EXPECT_TRUE(contains(check_fiber_memory(), "was written")) << "found again when the block was released";
     EXPECT_EQ(check_fiber_memory(), "");
-    bench.launch("test_overrun", OverrunArgs{block.get<uint8_t>(), index});
-    EXPECT_TRUE(contains(check_fiber_memory(), index < 0 ? "memory was written before a block of 100 bytes" : "memory was written behind a block of 100 bytes of device memory"));
   }
-  EXPECT_TRUE(contains(check_fiber_memory(), "was written")) << "found again when the blocks were released";
-  EXPECT_EQ(check_fiber_memory(), "");
 }
 #endif
 

@@ -58,7 +58,7 @@ struct FiberBench {
     auto opened = make_fiber_runtime();
     opened->open(0);
     const DeviceFacts facts = opened->facts(0);
-    device = std::make_unique<Device>(Host(host.host()), std::move(opened), facts);
+    device = std::make_unique<Device>(Host(host.raw()), std::move(opened), facts);
     module = device->load(turbo_kernels_kernels, turbo_n_kernels_kernels);
   }
   Runtime& runtime() { return device->runtime(); }

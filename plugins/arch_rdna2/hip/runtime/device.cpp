@@ -109,7 +109,8 @@ turbo_module* Device::load(const turbo_code_object* objects, uint32_t n) {
       }
       return module;
     } catch (const Failure& failure) {
-      if (failure.code == TURBO_DEVICE_LOST || failure.code == TURBO_RESOURCE_EXHAUSTED) throw;
+      const bool refused = failure.code == TURBO_UNSUPPORTED || failure.code == TURBO_INTERNAL || failure.code == TURBO_CORRUPT_INPUT;
+      if (!refused) throw;
       refusals += "; " + std::string(object.isa) + ": " + failure.message;
     }
   }

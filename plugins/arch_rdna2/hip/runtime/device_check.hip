@@ -56,7 +56,7 @@ TB_KERNEL(device_check, DeviceCheckArgs, kCheckThreads) {
 
   const uint32_t turned = shuffle(at * 3 + 1, (lane() * 5 + 7) & 31), swapped = shuffle_xor(at, 9);
   out[kCheckShuffle] = turned * 31 + swapped;
-  out[kCheckBallot] = ballot(lane() % 3 == at / kWave % 3);
+  out[kCheckBallot] = turbo::gpu::ballot(lane() % 3 == at / kWave % 3);
 
   // A product that does not fit: fused it is rounded once, apart twice.
   const float x = 1.0f + static_cast<float>(at + 1) * 0x1p-20f, y = 1.0f - static_cast<float>(at + 1) * 0x1p-21f, z = -1.0f;
