@@ -46,6 +46,13 @@ Check library_check(const char* what, std::span<const char* const> names, const 
   return {what, false, "not found", fix};
 }
 
+// An arch pack tells of the machine's other devices behind the one it would use.
+std::string below_each_other(std::string text) {
+  const std::string between = "; device ";
+  for (size_t at = 0; (at = text.find(between, at)) != std::string::npos;) text.replace(at, 2, "\n" + std::string(50, ' '));
+  return text;
+}
+
 std::vector<Check> run_checks() {
   std::vector<Check> checks;
   checks.push_back({"cpu", true, fmt::format("{}, {} usable", cpu_row("model name"), usable_cpus()), ""});
@@ -87,7 +94,7 @@ int run_doctor(const Arguments& arguments) {
     return kOk;
   }
   for (const Check& check : checks) {
-    fmt::print("{} {:<44} {}\n", check.good ? "ok  " : "--  ", check.what, check.found);
+    fmt::print("{} {:<44} {}\n", check.good ? "ok  " : "--  ", check.what, below_each_other(check.found));
     if (!check.good && !check.fix.empty()) fmt::print("       fix: {}\n", check.fix);
   }
   for (const std::string& warning : catalog->warnings()) fmt::print("!!   {}\n", warning);

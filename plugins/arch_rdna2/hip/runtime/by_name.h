@@ -74,6 +74,12 @@ inline void*& handle_of(turbo_kernel* kernel) { return static_cast<NamedKernel*>
 inline void*& handle_of(turbo_module* module) { return static_cast<NamedModule*>(module)->handle; }
 inline void*& handle_of(Runtime::Event* event) { return static_cast<NamedEvent*>(event)->handle; }
 
+/// "hipErrorOutOfMemory (2, out of memory)"; older runtimes say the name as the text too.
+inline std::string error_line(int code, const char* name, const char* text) {
+  const std::string shown = name ? name : "error";
+  return shown + " (" + std::to_string(code) + (text && shown != text ? std::string(", ") + text : "") + ")";
+}
+
 /// Code objects are ELF files; anything else would be read beyond its end.
 inline bool is_elf(const turbo_code_object& object) {
   return object.data && object.bytes > 64 && std::memcmp(object.data, "\x7f" "ELF", 4) == 0;

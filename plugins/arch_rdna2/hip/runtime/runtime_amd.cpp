@@ -260,9 +260,7 @@ class AmdRuntime final : public Runtime {
 
  protected:
   std::string error_text(int code) const override {
-    const char* name = api_.error_name(code);
-    const char* text = api_.error_string(code);
-    return std::string(name ? name : "error") + " (" + std::to_string(code) + (text ? std::string(", ") + text : "") + ")";
+    return error_line(code, api_.error_name(code), api_.error_string(code));
   }
   void do_launch(turbo_stream* stream, turbo_kernel* kernel, const turbo_launch& launch) override {
     bind();

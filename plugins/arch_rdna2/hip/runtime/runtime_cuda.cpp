@@ -268,7 +268,7 @@ class CudaRuntime final : public Runtime {
     const char *name = nullptr, *text = nullptr;
     (void)api_.error_name(code, &name);
     (void)api_.error_string(code, &text);
-    return std::string(name ? name : "error") + " (" + std::to_string(code) + (text ? std::string(", ") + text : "") + ")";
+    return error_line(code, name, text);
   }
   void do_launch(turbo_stream* stream, turbo_kernel* kernel, const turbo_launch& launch) override {
     bind();
