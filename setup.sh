@@ -6,6 +6,9 @@
 #   ./setup.sh test [full]     install, build, run the tests (fast tier, or everything)
 #   ./setup.sh build           install, build; leaves build/release/bin/turbo
 #   ./setup.sh clean           remove build/
+#
+# The device compiler of the hip tier (about 370 MB) is installed by `test`, and by `run` and `build` where there is an AMD
+# GPU; TURBO_HIP=1 installs it anywhere, TURBO_HIP=0 nowhere. Without it that tier is left out and the rest is built.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")"
 
@@ -15,7 +18,8 @@ packages=(
   libyaml-cpp-dev libspdlog-dev libfmt-dev nlohmann-json3-dev libutf8proc-dev libpcre2-dev libedit-dev
   prometheus-cpp-dev libgtest-dev libgmock-dev libssl-dev
 )
-test_packages=(python3 curl qemu-user)
+test_packages=(python3 python3-numpy curl qemu-user)  # numpy: the interpreter of GPU code
+hip_packages=(clang-15 lld-15 llvm-15 rocm-device-libs libamdhip64-dev)
 full_packages=(nodejs npm clang libclang-rt-dev)
 
 say() { printf '\033[1m==>\033[0m %s\n' "$*" >&2; }
@@ -44,6 +48,21 @@ install_missing() {
     die "the package manager failed" "see its message above"
 }
 
+amd_gpu() {
+  local vendor
+  [ ! -e /dev/kfd ] || return 0
+  for vendor in /sys/class/drm/card*/device/vendor; do
+    [ ! -r "$vendor" ] || [ "$(cat "$vendor")" != 0x1002 ] || return 0
+  done
+  return 1
+}
+
+# install_hip WANTED: never a reason to stop, for the build does without.
+install_hip() {
+  [ "${TURBO_HIP:-$1}" = 1 ] || return 0
+  (install_missing "${hip_packages[@]}") || say "no device compiler: the hip tier is left out"
+}
+
 build() {
   local targets=("$@")
   say "building (preset release)"
@@ -57,12 +76,14 @@ case "${1:-}" in
   run)
     shift; [ "${1:-}" != "--" ] || shift
     install_missing "${packages[@]}"
+    if amd_gpu; then install_hip 1; else install_hip 0; fi
     build
     if [ "$#" -gt 0 ]; then exec build/release/bin/turbo "$@"; fi
     exec build/release/bin/turbo serve --profile default
     ;;
   build)
     install_missing "${packages[@]}"
+    if amd_gpu; then install_hip 1; else install_hip 0; fi
     build
     say "built build/release/bin/turbo; try: build/release/bin/turbo run --prompt 'The git commit command'"
     ;;
@@ -70,6 +91,7 @@ case "${1:-}" in
     tier="${2:-fast}"
     install_missing "${packages[@]}" "${test_packages[@]}"
     [ "$tier" != full ] || install_missing "${full_packages[@]}"
+    install_hip 1
     TESTS=ON build
     label=(-L fast); [ "$tier" != full ] || label=()
     ctest --preset release "${label[@]}" -j "$(nproc)"
@@ -78,7 +100,7 @@ case "${1:-}" in
     rm -rf build
     ;;
   *)
-    sed -n '2,9s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,12s/^# \{0,1\}//p' "$0" >&2
     exit 2
     ;;
 esac
