@@ -64,6 +64,7 @@ class CodeObject:
         for entry in re.split(r"\n {2}- (?=\.)", kernels)[1:]:
             # Keys of the kernel itself stand at four columns; those of its arguments deeper.
             meta = dict(re.findall(r"^(?: {4})?\.(\w+): +(\S.*)$", entry, re.M))
+            meta["arguments"] = entry
             self.kernels[meta["name"]] = Kernel(meta["name"], meta)
 
     def _descriptors(self, text):
@@ -84,6 +85,8 @@ class CodeObject:
             if found := re.match(r"([0-9a-f]+) <(\S+)>:", line):
                 current = found[2]
                 symbols[current] = int(found[1], 16)
+            elif "s_code_end" in line:
+                continue  # padding behind the last kernel
             elif found := re.match(r"\s+(\S.*?)\s*// ([0-9A-F]+): [0-9A-F ]+?(?: <(\S+?)(?:\+0x([0-9a-f]+))?>)?$", line):
                 lines.append((current, int(found[2], 16), found[1], found[3], int(found[4] or "0", 16)))
         previous = None
