@@ -98,7 +98,7 @@ TB_KERNEL(meet_all, MeetArgs, 64) {
     atomic_or(args.seen, 1u << block_x());
     fence_device();
     ticket = atomic_add(args.arrived, 1);
-    while (load_shared_word(args.arrived) < grid_x()) pause();
+    while (load_shared_word(args.arrived) < grid_x()) turbo::gpu::pause();
     fence_device();
   }
   sync_block();

@@ -19,6 +19,25 @@
 #include <string>
 #include <vector>
 
+// Sanitizers must be told of every change of stacks, or they take a throw in a fiber for a smashed stack.
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define TB_FIBER_ASAN 1
+#elif __has_feature(thread_sanitizer)
+#define TB_FIBER_TSAN 1
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__)
+#define TB_FIBER_ASAN 1
+#elif defined(__SANITIZE_THREAD__)
+#define TB_FIBER_TSAN 1
+#endif
+#if defined(TB_FIBER_ASAN)
+#include <sanitizer/common_interface_defs.h>
+#elif defined(TB_FIBER_TSAN)
+#include <sanitizer/tsan_interface.h>
+#endif
+
 #define TB_DEVICE inline
 #define TB_UNROLL
 #define TB_NO_UNROLL
@@ -85,11 +104,36 @@ struct BlockState {
   std::unique_ptr<uint64_t[]> dynamic;
 };
 
+/// A stack as the sanitizers know it.
+struct Stack {
+  const void* bottom = nullptr;
+  size_t bytes = 0;
+  void* kept = nullptr;  // what the sanitizer keeps while the stack is left
+
+#if defined(TB_FIBER_ASAN)
+  void leave_for(const Stack& next, bool forever = false) { __sanitizer_start_switch_fiber(forever ? nullptr : &kept, next.bottom, next.bytes); }
+  void entered(Stack* from = nullptr) { __sanitizer_finish_switch_fiber(kept, from ? &from->bottom : nullptr, from ? &from->bytes : nullptr); }
+  void begin(bool) {}
+  void end() {}
+#elif defined(TB_FIBER_TSAN)
+  void leave_for(const Stack& next, bool = false) { __tsan_switch_to_fiber(next.kept, 0); }
+  void entered(Stack* = nullptr) {}
+  void begin(bool own) { kept = own ? __tsan_create_fiber(0) : __tsan_get_current_fiber(); }
+  void end() { __tsan_destroy_fiber(kept); }
+#else
+  void leave_for(const Stack&, bool = false) {}
+  void entered(Stack* = nullptr) {}
+  void begin(bool) {}
+  void end() {}
+#endif
+};
+
 struct Lane {
   boost::context::fiber fiber;
   BlockState* block = nullptr;
   uint32_t thread = 0;
   bool done = false;
+  Stack stack;
 };
 
 struct Launch {
@@ -98,6 +142,28 @@ struct Launch {
   Lane* lane = nullptr;
   uint64_t progress = 0, pauses = 0;
   std::exception_ptr failure;
+  bool unwinding = false;
+  Stack stack;  // the scheduler's
+};
+
+/// Thrown through a kernel whose launch has failed elsewhere.
+struct Unwind {};
+
+/// Memory of a lane's stack, which tells the lane where it lies.
+struct LaneStack {
+  Lane* lane;
+#if defined(TB_FIBER_ASAN) || defined(TB_FIBER_TSAN)
+  boost::context::fixedsize_stack memory{256 * 1024};
+#else
+  boost::context::fixedsize_stack memory{64 * 1024};
+#endif
+  boost::context::stack_context allocate() {
+    const boost::context::stack_context context = memory.allocate();
+    lane->stack.bottom = static_cast<const char*>(context.sp) - context.size;
+    lane->stack.bytes = context.size;
+    return context;
+  }
+  void deallocate(boost::context::stack_context& context) noexcept { memory.deallocate(context); }
 };
 
 inline thread_local Launch* launch_now = nullptr;
@@ -105,8 +171,19 @@ inline thread_local Launch* launch_now = nullptr;
 inline void yield() {
   Launch& launch = *launch_now;
   Lane* const lane = launch.lane;
+  lane->stack.leave_for(launch.stack);
   launch.scheduler = std::move(launch.scheduler).resume();
+  lane->stack.entered();
   launch.lane = lane;
+  if (launch.unwinding) throw Unwind{};
+}
+
+/// Let a lane run until it waits or ends.
+inline void resume(Launch& launch, Lane& lane) {
+  launch.lane = &lane;
+  launch.stack.leave_for(lane.stack);
+  lane.fiber = std::move(lane.fiber).resume();
+  launch.stack.entered();
 }
 
 inline void* shared_variable(const void* key, size_t bytes) {
@@ -161,9 +238,9 @@ inline void run(const Kernel& kernel, const uint32_t (&grid)[3], uint32_t thread
     throw FiberFault(std::string(kernel.name) + ": " + std::to_string(threads) + " threads; bounded to " + std::to_string(kernel.max_threads));
   const uint64_t n_blocks = uint64_t{grid[0]} * grid[1] * grid[2];
   const uint64_t at_once = resident ? n_blocks : 1;
-  boost::context::fixedsize_stack stacks(64 * 1024);
   for (uint64_t begin = 0; begin < n_blocks; begin += at_once) {
-    Launch launch{{grid[0], grid[1], grid[2]}, threads, {}, nullptr, 0, 0, nullptr};
+    Launch launch{{grid[0], grid[1], grid[2]}, threads, {}, nullptr, 0, 0, nullptr, false, {}};
+    launch.stack.begin(false);
     std::vector<BlockState> blocks(std::min(at_once, n_blocks - begin));
     std::vector<Lane> lanes(blocks.size() * threads);
     for (uint64_t b = 0; b < blocks.size(); ++b) {
@@ -179,19 +256,21 @@ inline void run(const Kernel& kernel, const uint32_t (&grid)[3], uint32_t thread
       lanes[i].block = &blocks[i / threads];
       lanes[i].thread = static_cast<uint32_t>(i % threads);
       Lane* lane = &lanes[i];
-      lanes[i].fiber = boost::context::fiber(std::allocator_arg, stacks, [&launch, &kernel, args, lane](boost::context::fiber&& scheduler) {
+      lanes[i].fiber = boost::context::fiber(std::allocator_arg, LaneStack{lane}, [&launch, &kernel, args, lane](boost::context::fiber&& scheduler) {
+        lane->stack.entered(&launch.stack);
         launch.scheduler = std::move(scheduler);
         try {
-          kernel.run(args);
-        } catch (const boost::context::detail::forced_unwind&) {
-          throw;
+          if (!launch.unwinding) kernel.run(args);
+        } catch (const Unwind&) {
         } catch (...) {
-          launch.failure = std::current_exception();
+          if (!launch.failure) launch.failure = std::current_exception();
         }
         lane->done = true;
         ++launch.progress;
+        lane->stack.leave_for(launch.stack, true);
         return std::move(launch.scheduler);
       });
+      lanes[i].stack.begin(true);
     }
     Launch* const outer = launch_now;
     launch_now = &launch;
@@ -202,19 +281,21 @@ inline void run(const Kernel& kernel, const uint32_t (&grid)[3], uint32_t thread
       for (Lane& lane : lanes) {
         if (lane.done) continue;
         any = true;
-        launch.lane = &lane;
-        lane.fiber = std::move(lane.fiber).resume();
+        resume(launch, lane);
         if (launch.failure) break;
       }
       if (launch.progress != progress) idle = 0;
       else if (++idle > (launch.pauses != pauses ? 100000u : 2u) && any && !launch.failure)
         launch.failure = std::make_exception_ptr(FiberFault(std::string(kernel.name) + ": lanes wait for each other: a wave operation or barrier that not all reach, or a wait without end"));
     }
-    launch_now = outer;
-    if (launch.failure) {
-      for (Lane& lane : lanes) lane.fiber = {};  // unwind
-      std::rethrow_exception(launch.failure);
+    // Lanes that still wait leave their kernels by an exception, so that what they hold is given back.
+    launch.unwinding = true;
+    for (Lane& lane : lanes) {
+      while (!lane.done) resume(launch, lane);
+      lane.stack.end();
     }
+    launch_now = outer;
+    if (launch.failure) std::rethrow_exception(launch.failure);
   }
 }
 
