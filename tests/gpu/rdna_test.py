@@ -11,38 +11,15 @@ sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 import numpy as np  # noqa: E402
-from device_compiler import Compiler  # noqa: E402
+import case  # noqa: E402
+from case import F, Fault, KernelCase, U, Unsupported, code_of, every_target, launch  # noqa: E402
 from rdna import reference  # noqa: E402
-from rdna.code_object import CodeObject  # noqa: E402
-from rdna.interpreter import Fault, Unsupported, launch  # noqa: E402
 from rdna.operands import split  # noqa: E402
 
-U, F = np.uint32, np.float32
-compiler = None
 
 
-def code_of(arch):
-    return CodeObject(compiler.compile(os.path.join(HERE, "kernels", "basic.hip"), arch), compiler.tools)
-
-
-def every_target(test):
-    def run(self):
-        for arch in compiler.archs:
-            with self.subTest(arch):
-                if arch not in self.codes:
-                    self.codes[arch] = code_of(arch)
-                test(self, self.codes[arch])
-    return run
-
-
-class Kernels(unittest.TestCase):
-    codes = {}
-
-    def setUp(self):
-        self.rng = np.random.default_rng(7)
-
-    def equal_bits(self, a, b):
-        np.testing.assert_array_equal(np.asarray(a, F).view(U), np.asarray(b, F).view(U))
+class Kernels(KernelCase):
+    source = "tests/gpu/kernels/basic.hip"
 
     @every_target
     def test_vector_add(self, code):
@@ -173,11 +150,12 @@ class Kernels(unittest.TestCase):
             launch(code, "vector_add", grid=1, threads=512, args=args())
 
     def test_unknown_instruction(self):
-        code = code_of(compiler.archs[0])
+        code = code_of(self.source, case.compiler.archs[0])
         broken = code.kernels["vector_add"].body[0]
-        broken.text = "v_never_heard_b32 v0, v1"
+        original, broken.text, broken.run = broken.text, "v_never_heard_b32 v0, v1", None
         with self.assertRaisesRegex(Unsupported, "v_never_heard_b32"):
             launch(code, "vector_add", grid=1, threads=32, args=[np.ones(32, F), np.ones(32, F), np.ones(32, F), U(32)])
+        broken.text, broken.run = original, None
 
 
 class Mutants(unittest.TestCase):
@@ -194,10 +172,10 @@ class Mutants(unittest.TestCase):
 
     def test_single_instruction_mutants_of_the_matvec(self):
         for arch in ("gfx1031", "gfx1100"):
-            if arch not in compiler.archs:
+            if arch not in case.compiler.archs:
                 continue
             with self.subTest(arch):
-                code = code_of(arch)
+                code = code_of(Kernels.source, arch)
                 kernels = Kernels()
                 total, survived = 0, []
                 for instruction in code.kernels["matvec_1bit"].body:
@@ -224,5 +202,5 @@ class Mutants(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    compiler = Compiler(*sys.argv[1:3])
+    case.setup(*sys.argv[1:3])
     unittest.main(argv=[sys.argv[0], *sys.argv[3:]])

@@ -135,13 +135,29 @@ def signed(read, negate, absolute):
     return read
 
 
+def read_double(name):
+    """32 lanes of doubles. A literal holds the upper word; inline numbers are what they say."""
+    if scalar_index(name) is None and vector_index(name) is None:
+        if re.fullmatch(r"0x[0-9a-f]+", name):
+            value = np.full(32, int(name, 16) << 32, np.uint64).view(np.float64)
+        elif "." in name:
+            value = np.full(32, float(name), np.float64)
+        else:
+            value = np.full(32, int(name) & 0xFFFFFFFFFFFFFFFF, np.uint64).view(np.float64)
+        return lambda w: value
+    wide = read_wide(name)
+    return lambda w: wide(w).view(np.float64)
+
+
 VIEWS = {"u": U, "f": F, "i": I, "U": np.uint64, "I": np.int64}
 
 
 def read_typed(name, kind, high=0, bits=None):
-    """Lanes of one type: u, i, f; U, I (64 bits); h, w, k (16 bits: float, unsigned, signed), from the high half if asked.
+    """Lanes of one type: u, i, f; U, I, D (64 bits); h, w, k (16 bits: float, unsigned, signed), from the high half if asked.
     `bits` replaces the plain register read (DPP, SDWA)."""
     name, negate, absolute = strip_signs(name)
+    if kind == "D":
+        return signed(read_double(name), negate, absolute)
     if kind in "UI":
         wide = read_wide(name)
         view = VIEWS[kind]
@@ -172,7 +188,7 @@ def write_typed(name, kind, modifiers=None, high=0):
             value = value * F(scale)
         if clamp:
             value = np.where(np.isnan(value), 0, np.minimum(np.maximum(value, 0), 1)).astype(value.dtype)
-        if kind in "UI":
+        if kind in "UID":
             value = value.view(np.uint64)
             w.v[index][mask] = (value & np.uint64(0xFFFFFFFF)).astype(U)[mask]
             w.v[index + 1][mask] = (value >> np.uint64(32)).astype(U)[mask]

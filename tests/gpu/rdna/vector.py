@@ -1,5 +1,6 @@
 """Vector ALU instructions: a table of plain ones, and functions for those with odd operands."""
 import re
+from fractions import Fraction
 
 import numpy as np
 
@@ -19,6 +20,16 @@ def fma(a, b, c):
     bits = total.view(I64)
     inexact = (error != 0) & (bits & 1 == 0) & np.isfinite(total)
     return np.where(inexact, bits + np.where((error > 0) == (total > 0), 1, -1), bits).view(F64).astype(F)
+
+
+def fma_double(a, b, c):
+    """The same of doubles, by exact fractions: rare, so slow is fine."""
+    def one(x, y, z):
+        if not all(np.isfinite(v) for v in (x, y, z)):
+            return x * y + z
+        exact = Fraction(float(x)) * Fraction(float(y)) + Fraction(float(z))
+        return float(exact) if exact else x * y + z  # the sign of zero is the sum's
+    return np.array([one(*values) for values in zip(a, b, c)], F64)
 
 
 def fma_half(a, b, c):
@@ -211,6 +222,15 @@ TABLE = {
     "v_min_u16": ("w", "ww", np.minimum), "v_max_u16": ("w", "ww", np.maximum),
     "v_min_i16": ("k", "kk", np.minimum), "v_max_i16": ("k", "kk", np.maximum),
     "v_and_b16": ("w", "ww", lambda a, b: a & b), "v_or_b16": ("w", "ww", lambda a, b: a | b), "v_xor_b16": ("w", "ww", lambda a, b: a ^ b),
+    "v_add_f64": ("D", "DD", lambda a, b: a + b), "v_mul_f64": ("D", "DD", lambda a, b: a * b), "v_fma_f64": ("D", "DDD", lambda a, b, c: fma_double(a, b, c)),
+    "v_max_f64": ("D", "DD", np.fmax), "v_min_f64": ("D", "DD", np.fmin), "v_rcp_f64": ("D", "D", lambda a: 1 / a),
+    "v_cvt_f64_f32": ("D", "f", lambda a: a.astype(F64)), "v_cvt_f32_f64": ("f", "D", lambda a: a.astype(F)),
+    "v_cvt_f64_u32": ("D", "u", lambda a: a.astype(F64)), "v_cvt_f64_i32": ("D", "i", lambda a: a.astype(F64)),
+    "v_cvt_u32_f64": ("u", "D", to_int(0, 2**32 - 1, U)), "v_cvt_i32_f64": ("i", "D", to_int(-2**31, 2**31 - 1, I)),
+    "v_ldexp_f64": ("D", "Di", np.ldexp), "v_div_fixup_f64": ("D", "DDD", lambda q, d, n: n / d),
+    "v_maxmin_u32": ("u", "uuu", lambda a, b, c: np.minimum(np.maximum(a, b), c)), "v_minmax_u32": ("u", "uuu", lambda a, b, c: np.maximum(np.minimum(a, b), c)),
+    "v_maxmin_i32": ("i", "iii", lambda a, b, c: np.minimum(np.maximum(a, b), c)), "v_minmax_i32": ("i", "iii", lambda a, b, c: np.maximum(np.minimum(a, b), c)),
+    "v_maxmin_f32": ("f", "fff", lambda a, b, c: np.fmin(np.fmax(a, b), c)), "v_minmax_f32": ("f", "fff", lambda a, b, c: np.fmax(np.fmin(a, b), c)),
     "v_sad_u32": ("u", "uuu", lambda a, b, c: np.maximum(a, b) - np.minimum(a, b) + c),
 }
 
@@ -231,7 +251,7 @@ COMPARE = {"f": lambda a, b: np.zeros(32, bool), "t": lambda a, b: np.ones(32, b
            "eq": lambda a, b: a == b, "ne": lambda a, b: a != b, "neq": lambda a, b: ~(a == b), "lg": lambda a, b: (a < b) | (a > b),
            "nlg": lambda a, b: ~((a < b) | (a > b)), "o": lambda a, b: (a == a) & (b == b), "u": lambda a, b: (a != a) | (b != b),
            "nlt": lambda a, b: ~(a < b), "nle": lambda a, b: ~(a <= b), "ngt": lambda a, b: ~(a > b), "nge": lambda a, b: ~(a >= b)}
-KINDS = {"f32": "f", "i32": "i", "u32": "u", "i64": "I", "u64": "U", "f16": "h", "i16": "k", "u16": "w"}
+KINDS = {"f32": "f", "i32": "i", "u32": "u", "i64": "I", "u64": "U", "f64": "D", "f16": "h", "i16": "k", "u16": "w"}
 
 
 def classes(a, wanted):
@@ -486,6 +506,17 @@ def bind_special(mnemonic, operands, modifiers):
         first, second = pairs(modifiers, "neg_lo", (0, 0, 0))[:2]
         write = write_typed(operands[0], "u", modifiers)
         return lambda w: write(w, bytes_dot(bits[1](w), bits[2](w), bits[3](w).view(I), bool(first), bool(second)))
+    if mnemonic == "v_div_scale_f64":
+        # Not scaled, and the fixup takes the exact quotient: the same for numbers far from the ends of the range.
+        read, write, flag = read_typed(operands[2], "D"), write_typed(operands[0], "D"), write_scalar(operands[1])
+
+        def keep(w):
+            write(w, read(w).copy())
+            flag(w, 0)
+        return keep
+    if mnemonic == "v_div_fmas_f64":
+        reads, write = [read_typed(name, "D") for name in operands[1:]], write_typed(operands[0], "D")
+        return lambda w: write(w, fma_double(*[read(w) for read in reads]))
     if mnemonic == "v_div_scale_f32":
         return bind_div_scale(operands)
     if mnemonic == "v_div_fmas_f32":
