@@ -7,7 +7,7 @@
 #   ./setup.sh build           install, build; leaves build/release/bin/turbo
 #   ./setup.sh clean           remove build/
 #
-# The device compiler of the hip tier (about 370 MB) is installed by `test`, and by `run` and `build` where there is an AMD
+# The device compiler of the hip tier (about 400 MB) is installed by `test`, and by `run` and `build` where there is an AMD
 # GPU; TURBO_HIP=1 installs it anywhere, TURBO_HIP=0 nowhere. Without it that tier is left out and the rest is built.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")"
@@ -19,7 +19,7 @@ packages=(
   prometheus-cpp-dev libgtest-dev libgmock-dev libssl-dev
 )
 test_packages=(python3 python3-numpy curl qemu-user)  # numpy: the interpreter of GPU code
-hip_packages=(clang-15 lld-15 llvm-15 rocm-device-libs libamdhip64-dev)
+hip_packages=(clang-19 lld-19 llvm-19 rocm-device-libs libamdhip64-dev)
 full_packages=(nodejs npm clang libclang-rt-dev)
 
 say() { printf '\033[1m==>\033[0m %s\n' "$*" >&2; }
