@@ -74,6 +74,96 @@ must("${CMAKE_COMMAND}" -S "${WORK}/consumer" -B "${WORK}/consumer/build" ${opti
 must("${CMAKE_COMMAND}" --build "${WORK}/consumer/build")
 must("${WORK}/consumer/build/consumer" "${WORK}/drafter/lib/turbo/plugins/my_drafter/libmy_drafter_cpu.so")
 
+# A device library: with the device compiler that is found, and without one. Its twin for the CPU is built either way.
+file(WRITE "${WORK}/hip_reader/CMakeLists.txt" "cmake_minimum_required(VERSION 3.22)
+project(hip_reader CXX)
+find_package(turbo_sdk REQUIRED)
+find_package(Boost REQUIRED COMPONENTS context)
+add_executable(hip_reader main.cpp)
+target_link_libraries(hip_reader PRIVATE turbo::sdk Boost::context \${CMAKE_DL_LIBS})
+")
+file(WRITE "${WORK}/hip_reader/main.cpp" [=[
+#define TB_FIBER
+#include <dlfcn.h>
+#include <turbo/abi/draft/device.h>
+#include <turbo/kernel/gpu/device.hpp>
+#include <cstdio>
+#include <cstring>
+struct DemoArgs { const float* x; float* y; float by; uint32_t n; };
+// reader LIBRARY ISA...: each kernel file has one object for each ISA; those of fibers run.
+int main(int argc, char** argv) {
+  void* library = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
+  if (!library) return std::puts(dlerror()), 1;
+  const auto query = reinterpret_cast<const turbo_code_object* (*)(uint32_t, uint32_t)>(dlsym(library, "turbo_plugin_query"));
+  for (uint32_t file = 0; file < 2; ++file) {
+    for (int i = 2; i < argc; ++i) {
+      const turbo_code_object* object = query(file, static_cast<uint32_t>(i - 2));
+      if (!object || object->struct_size != sizeof *object || std::strcmp(object->isa, argv[i]) != 0) return std::puts("isa"), 1;
+      if (std::strcmp(object->isa, "fiber") != 0) {
+        if (object->bytes < 1000 || std::memcmp(object->data, "\x7f" "ELF", 4) != 0) return std::puts("object"), 1;
+        if (reinterpret_cast<uintptr_t>(object->data) % 4096 != 0) return std::puts("alignment"), 1;
+        continue;
+      }
+      const auto* head = *static_cast<const turbo::gpu::fiber::Kernel* const*>(object->data);
+      const auto* kernel = turbo::gpu::fiber::Kernel::find(head, file ? "demo_add" : "demo_scale");
+      if (!kernel) return std::puts("kernel"), 1;
+      float x[200], y[200] = {};
+      for (int k = 0; k < 200; ++k) x[k] = static_cast<float>(k);
+      const DemoArgs args{x, y, 3, 200};
+      kernel->launch(*kernel, {2, 1, 1}, 128, 0, &args, false);
+      for (int k = 0; k < 200; ++k)
+        if (y[k] != (file ? x[k] + 3 : x[k] * 3)) return std::puts("result"), 1;
+    }
+    if (query(file, static_cast<uint32_t>(argc - 2))) return std::puts("more objects than targets"), 1;
+  }
+}
+]=])
+must("${CMAKE_COMMAND}" -S "${WORK}/hip_reader" -B "${WORK}/hip_reader/build" ${options})
+must("${CMAKE_COMMAND}" --build "${WORK}/hip_reader/build")
+set(reader "${WORK}/hip_reader/build/hip_reader")
+foreach(kind found none)
+  set(build "${WORK}/hip_${kind}")
+  set(more)
+  if(kind STREQUAL "none")
+    set(more "-DTURBO_HIP_CLANG=${WORK}/there-is-no-compiler")
+  endif()
+  execute_process(COMMAND "${CMAKE_COMMAND}" -S "${SOURCE}/tests/fixtures/hip_plugin" -B "${build}" ${options} -DTURBO_HIP_FIBER=ON
+      -DTURBO_HIP_ARCHS=gfx1031 "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Werror" ${more}
+    RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
+  if(NOT result EQUAL 0 OR NOT output MATCHES "-- hip: ")
+    message(FATAL_ERROR "configuring a device library (compiler: ${kind}):\n${output}")
+  endif()
+  must("${CMAKE_COMMAND}" --build "${build}")
+  must("${CMAKE_COMMAND}" --install "${build}" --prefix "${WORK}/hip_${kind}_installed")
+  set(folder "${WORK}/hip_${kind}_installed/lib/turbo/plugins/hip_demo")
+  set(fibers "${build}/lib/turbo-fiber/plugins/hip_demo")
+  must("${reader}" "${fibers}/libhip_demo_hip.so" fiber)
+  file(READ "${folder}/plugin.yaml" manifest)
+  file(READ "${fibers}/plugin.yaml" fiber_manifest)
+  if(NOT fiber_manifest MATCHES "libhip_demo_hip" OR fiber_manifest MATCHES "libhip_demo_cpu" OR NOT manifest MATCHES "libhip_demo_cpu")
+    message(FATAL_ERROR "manifests:\n${manifest}\n${fiber_manifest}")
+  endif()
+  if(output MATCHES "hip: left out: ([^\n]+)")
+    message(STATUS "device library left out: ${CMAKE_MATCH_1}")
+    if(EXISTS "${folder}/libhip_demo_hip.so" OR manifest MATCHES "libhip_demo_hip" OR manifest MATCHES "tier: hip")
+      message(FATAL_ERROR "a library that was left out is installed or listed:\n${manifest}")
+    endif()
+  elseif(kind STREQUAL "none")
+    message(FATAL_ERROR "a compiler that is not there was used:\n${output}")
+  else()
+    must("${reader}" "${folder}/libhip_demo_hip.so" gfx1031)
+    file(READ "${SOURCE}/tests/fixtures/hip_plugin/plugin.yaml" original)
+    if(NOT manifest STREQUAL original)
+      message(FATAL_ERROR "the manifest changed though nothing was left out:\n${manifest}")
+    endif()
+    # Nothing of a GPU runtime, and of the C++ library only what host code needs.
+    execute_process(COMMAND readelf -d "${folder}/libhip_demo_hip.so" OUTPUT_VARIABLE needed)
+    if(needed MATCHES "amdhip|hsa-runtime|cuda")
+      message(FATAL_ERROR "linked to a GPU runtime:\n${needed}")
+    endif()
+  endif()
+endforeach()
+
 # A codec that is swapped in by its name alone: nothing of turbo is built again.
 execute_process(COMMAND "${BUILD}/bin/turbo" perplexity --model "${SOURCE}/models/turbo-nano-q1.gguf" --file "${SOURCE}/README.md"
     --window 256 --max-tokens 1024 --context 256 --kv-codec toy_q8 --against f16 --json
