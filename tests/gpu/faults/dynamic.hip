@@ -1,6 +1,6 @@
 // Launches add dynamic shared memory to the fixed part.
-// budget: {"dynamic_lds": 40000}
-// expect: 40000 bytes of shared memory
+// budget: {"dynamic_lds": 70000}
+// expect: 70000 bytes of shared memory
 #include <turbo/kernel/gpu/device.hpp>
 using namespace turbo::gpu;
 struct Args {

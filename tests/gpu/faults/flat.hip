@@ -1,4 +1,5 @@
 // An address of which the compiler no longer knows that it is not in shared memory.
+// budget: {"flat": 0}
 // expect: flat accesses
 #include <turbo/kernel/gpu/device.hpp>
 using namespace turbo::gpu;

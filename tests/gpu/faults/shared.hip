@@ -1,4 +1,5 @@
 // 40 KiB of shared memory.
+// budget: {"lds": 32768}
 // expect: 40960 bytes of shared memory
 #include <turbo/kernel/gpu/device.hpp>
 using namespace turbo::gpu;

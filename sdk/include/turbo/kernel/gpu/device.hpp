@@ -124,10 +124,11 @@ TB_DEVICE float half_to_float(uint16_t h) { return static_cast<float>(__builtin_
 TB_DEVICE uint16_t float_to_half(float f) { return __builtin_bit_cast(uint16_t, static_cast<_Float16>(f)); }
 TB_DEVICE Words4 load_stream(const Words4* p) {
   typedef uint32_t vector __attribute__((ext_vector_type(4)));
-  const vector v = __builtin_nontemporal_load(reinterpret_cast<const vector*>(p));
+  // Told to be global: clang 19 loses that of addresses that were selected, and flat loads wait for shared memory too.
+  const vector v = __builtin_nontemporal_load((const __attribute__((address_space(1))) vector*)(p));
   return {v.x, v.y, v.z, v.w};
 }
-TB_DEVICE uint16_t load_stream(const uint16_t* p) { return __builtin_nontemporal_load(p); }
+TB_DEVICE uint16_t load_stream(const uint16_t* p) { return __builtin_nontemporal_load((const __attribute__((address_space(1))) uint16_t*)(p)); }
 TB_DEVICE void prefetch_far(const void*) {}
 TB_DEVICE uint32_t load_shared_word(const uint32_t* p) { return __hip_atomic_load(p, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT); }
 TB_DEVICE uint64_t load_shared_word(const uint64_t* p) { return __hip_atomic_load(p, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT); }
