@@ -1,4 +1,4 @@
-// A sum of products of bytes that the compiler does not turn into dot4.
+// Products of halves of a word where those of bytes were declared.
 // budget: {"dot": true}
 // archs: gfx1031 gfx1100
 // expect: no four-way integer dot product
@@ -12,6 +12,6 @@ struct Args {
 TB_KERNEL(no_dot, Args, 256) {
   const uint32_t a = bits(args.x[thread()]), b = bits(args.x[thread() + 256]);
   int32_t c = 0;
-  for (int i = 0; i < 4; ++i) c += static_cast<int8_t>(a >> (8 * i)) * static_cast<int8_t>(b >> (8 * i)) + (c >> 1);
+  for (int i = 0; i < 2; ++i) c += static_cast<int16_t>(a >> (16 * i)) * static_cast<int16_t>(b >> (16 * i));
   args.y[thread()] = static_cast<float>(c);
 }
