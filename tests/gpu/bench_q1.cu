@@ -143,8 +143,8 @@ q1::Product product(const Shape& s, const Buffers& b, uint32_t rows, const uint8
 
 using KernelFunction = void (*)(const q1::Product);
 KernelFunction function_of(uint32_t kernel) {
-  constexpr KernelFunction functions[] = {q1_matvec_1, q1_matvec_2, q1_matvec_4, q1_matvec_8, q1_gemm};
-  return functions[kernel];
+  constexpr KernelFunction functions[] = {q1_matvec_1, q1_matvec_2, q1_matvec_4, q1_matvec_8, q1_gemm_4};
+  return kernel == turbo::q1::gemm_8 ? q1_gemm_8 : functions[kernel];
 }
 
 void launch(const Choice& choice, q1::Product p, const Buffers& b) {
@@ -159,10 +159,7 @@ void launch(const Choice& choice, q1::Product p, const Buffers& b) {
 }
 
 Choice default_choice(const q1::Product& p) {
-  return turbo::q1::choose(p.max_rows, p.n_groups, p.n_tiles, p.n_units, units, shared_limit);
-}
-Choice gemm_choice(const q1::Product& p) {
-  return {turbo::q1::gemm, true, (p.n_tiles + q1::kGemmTiles - 1) / q1::kGemmTiles, (p.max_rows + q1::kGemmRows - 1) / q1::kGemmRows, q1::kGemmThreads, 0};
+  return turbo::q1::choose(p.max_rows, p.n_groups, p.n_tiles, p.n_units, units, shared_limit, true);
 }
 Choice matvec_choice(const q1::Product& p, uint32_t width, bool prepared, uint32_t per_unit) {
   const uint32_t most = units * per_unit, rounds = (p.n_units + most - 1) / most, passes = (p.max_rows + width - 1) / width;
@@ -235,7 +232,7 @@ void check(uint32_t rows, uint32_t cols, uint32_t n, bool normed) {
     const auto row = formula(packed, rows, cols, &x[size_t{r} * cols], normed ? norm.data() : nullptr, p.eps);
     want.insert(want.end(), row.begin(), row.end());
   }
-  std::vector<std::pair<std::string, Choice>> choices = {{"default", default_choice(p)}, {"gemm", gemm_choice(p)}};
+  std::vector<std::pair<std::string, Choice>> choices = {{"default", default_choice(p)}, {"gemm 4", turbo::q1::gemm_choice(n, p.n_tiles, 4)}, {"gemm 8", turbo::q1::gemm_choice(n, p.n_tiles, 8)}};
   for (const uint32_t width : {1u, 2u, 4u, 8u}) {
     if (q1::matvec_shared_bytes(width, groups) > shared_limit) continue;
     if (width >= n) choices.push_back({"matvec fused", matvec_choice(p, width, false, 2)});
@@ -291,7 +288,7 @@ int main(int argc, char** argv) {
   shared_limit = turbo::q1::kMostSharedBytes;
   for (uint32_t k = 0; k < 4; ++k) CHECK(cudaFuncSetAttribute(function_of(k), cudaFuncAttributeMaxDynamicSharedMemorySize, shared_limit));
   std::printf("%s, %u SMs\n", properties.name, units);
-  for (uint32_t k = 0; k < 5; ++k) {
+  for (const uint32_t k : {0u, 1u, 2u, 3u, 4u, uint32_t{turbo::q1::gemm_8}}) {
     cudaFuncAttributes a;
     CHECK(cudaFuncGetAttributes(&a, function_of(k)));
     std::printf("kernel %u: %d registers, %zu local bytes, %zu shared bytes\n", k, a.numRegs, a.localSizeBytes, a.sharedSizeBytes);
@@ -357,14 +354,17 @@ int main(int argc, char** argv) {
         const q1::Product p = product(s, b, rows, pool);
         double dots = 0;
         for (const uint32_t r : s.rows) dots += static_cast<double>(r) * s.cols / 4 * rows;
-        const double us = time_of(s, b, rows, gemm_choice(p), pool, pool_bytes);
-        std::printf("      %s %3u rows: gemm %8.1f us, %5.2f T dot4/s, %4.1f %% of peak", s.name, rows, us, dots / us * 1e-6, 100 * dots / us * 1e-6 / peak);
+        std::printf("      %s %3u rows:", s.name, rows);
+        for (const uint32_t lane_rows : {4u, 8u}) {
+          const double us = time_of(s, b, rows, turbo::q1::gemm_choice(rows, p.n_tiles, lane_rows), pool, pool_bytes);
+          std::printf(" gemm by %u %8.1f us, %5.2f T dot4/s, %4.1f %% of peak;", lane_rows, us, dots / us * 1e-6, 100 * dots / us * 1e-6 / peak);
+        }
         for (const uint32_t width : {4u, 8u})
           if (rows <= 128 && q1::matvec_shared_bytes(width, p.n_groups) <= shared_limit) {
             const double passes_us = time_of(s, b, rows, matvec_choice(p, width, true, 1), pool, pool_bytes);
-            std::printf("; matvec by %u %8.1f us, %4.1f %%", width, passes_us, 100 * dots / passes_us * 1e-6 / peak);
+            std::printf(" matvec by %u %8.1f us, %4.1f %%;", width, passes_us, 100 * dots / passes_us * 1e-6 / peak);
           }
-        std::printf("; chosen %s\n", default_choice(p).kernel == turbo::q1::gemm ? "gemm" : "matvec");
+        std::printf(" chosen %u\n", default_choice(p).kernel);
       }
     }
     std::printf("%s: products of a layer: R1 %.2f R2 %.2f R4 %.2f R8 %.2f us\n", m.name, step[0], step[1], step[2], step[3]);

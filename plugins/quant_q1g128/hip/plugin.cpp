@@ -103,9 +103,12 @@ class Q1Format final : public WeightFormat<Q1Format> {
   void matmul(const turbo_matmul&) const noexcept override {}
 
   void attach(const turbo_device* device) {
-    kernels_.attach(device, {{turbo_kernels_product, turbo_n_kernels_product,
-                              {"q1_matvec_1", "q1_matvec_2", "q1_matvec_4", "q1_matvec_8", "q1_gemm", "q1_prepare"}},
-                             {turbo_kernels_rows, turbo_n_kernels_rows, {"q1_gather", "q1_exact"}}});
+    wide_ = std::string_view(device->isa).substr(0, 3) != "gfx";
+    std::vector<KernelFile> files = {{turbo_kernels_product, turbo_n_kernels_product,
+                                      {"q1_matvec_1", "q1_matvec_2", "q1_matvec_4", "q1_matvec_8", "q1_gemm_4", "q1_prepare"}},
+                                     {turbo_kernels_rows, turbo_n_kernels_rows, {"q1_gather", "q1_exact"}}};
+    if (wide_) files.push_back({turbo_kernels_product, turbo_n_kernels_product, {"q1_gemm_8"}});
+    kernels_.attach(device, files);
   }
   void detach() noexcept { kernels_.detach(); }
 
@@ -183,13 +186,14 @@ class Q1Format final : public WeightFormat<Q1Format> {
     plan.plane_bytes = uint64_t{args.max_rows} * p.n_groups * layout::kGroupBytes;
     const turbo_device* const device = kernels_.device();
     if (!device) throw Failure(TURBO_INTERNAL, "q1_0: a product before attach");
-    plan.choice = choose(args.max_rows, p.n_groups, p.n_tiles, p.n_units, device->compute_units ? device->compute_units : 1, device->max_shared_bytes);
+    plan.choice = choose(args.max_rows, p.n_groups, p.n_tiles, p.n_units, device->compute_units ? device->compute_units : 1, device->max_shared_bytes,
+                         wide_);
     if (!int8_) plan.choice.prepared = false;
     return plan;
   }
 
   DeviceKernels kernels_;
-  bool int8_;
+  bool int8_, wide_ = false;
 };
 
 static_assert(uint32_t{gpu::q1::fuse_add} == TURBO_FUSE_ADD && uint32_t{gpu::q1::fuse_silu} == TURBO_FUSE_SILU &&

@@ -136,8 +136,7 @@ TB_DEVICE void copy_groups(const Product& p, uint32_t first_row, uint32_t begin,
     const uint32_t one = i / 8, part = i % 8, r = one / n, g = begin + one % n;
     const uint64_t from = uint64_t{min_of(first_row + r, p.max_rows - 1)} * p.n_groups + g;
     const uint32_t to = r * p.n_groups + g;
-    *reinterpret_cast<Words4*>(planes + to * kSharedGroupBytes + part * 16) =
-        *reinterpret_cast<const Words4*>(p.planes + from * kGroupBytes + part * 16);
+    store_words(planes + to * kSharedGroupBytes + part * 16, load_words(p.planes + from * kGroupBytes + part * 16));
     if (part == 0) scales[to] = p.scales[from];
   }
 }

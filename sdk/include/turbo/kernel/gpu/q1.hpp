@@ -11,6 +11,25 @@
 
 namespace turbo::gpu::q1 {
 
+/// 16 bytes in one instruction. A struct may be taken apart by a compiler, and then is loaded in pieces.
+TB_DEVICE Words4 load_words(const void* p) {
+#if defined(TB_AMD)
+  typedef uint32_t Vector __attribute__((ext_vector_type(4)));
+  const Vector v = *static_cast<const Vector*>(p);
+  return {v.x, v.y, v.z, v.w};
+#else
+  return *static_cast<const Words4*>(p);
+#endif
+}
+TB_DEVICE void store_words(void* p, const Words4& w) {
+#if defined(TB_AMD)
+  typedef uint32_t Vector __attribute__((ext_vector_type(4)));
+  *static_cast<Vector*>(p) = Vector{w.x, w.y, w.z, w.w};
+#else
+  *static_cast<Words4*>(p) = w;
+#endif
+}
+
 /// A lane quantises the four elements that make up one word of one plane: element(lane, b) for b = 0..3, and the word's
 /// place among the 32 of the group.
 TB_DEVICE uint32_t element_of(uint32_t lane, uint32_t b) { return (lane >> 3) * 32 + b * 8 + (lane & 7); }
@@ -61,6 +80,8 @@ TB_DEVICE void group_dot(const Words4 (&w)[T], const uint8_t* planes, uint32_t r
   for (uint32_t step = 0; step < 8; ++step) {
     const uint32_t i = 3 - step / 2, high = step % 2 * 4;
     const uint32_t mask = 0x01010101u << i;
+    // Activations of one plane at a time: a compiler that loads several planes ahead runs out of registers.
+    asm volatile("" ::: "memory");
     uint32_t m[T][4];
     TB_UNROLL
     for (uint32_t t = 0; t < T; ++t) {
@@ -71,7 +92,7 @@ TB_DEVICE void group_dot(const Words4 (&w)[T], const uint8_t* planes, uint32_t r
     }
     TB_UNROLL
     for (uint32_t r = 0; r < R; ++r) {
-      const Words4 a = *reinterpret_cast<const Words4*>(planes + r * row_bytes + (i + high) * 16);
+      const Words4 a = load_words(planes + r * row_bytes + (i + high) * 16);
       TB_UNROLL
       for (uint32_t t = 0; t < T; ++t) {
         if (high == 0 && i < 3) sum[t][r] >>= 1;
