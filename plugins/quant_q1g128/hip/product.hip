@@ -17,12 +17,19 @@ TURBO_Q1_MATVEC(q1_matvec_2, 2)
 TURBO_Q1_MATVEC(q1_matvec_4, 4)
 TURBO_Q1_MATVEC(q1_matvec_8, 8)
 
-TB_KERNEL(q1_gemm, Product, q1::kGemmThreads) {
-  using Buffers = q1::GemmBuffer[2];
-  TB_SHARED(Buffers, shared);
-  if (block_y() * q1::kGemmRows >= *args.n_rows) return;
-  q1::gemm(args, block_x(), block_y() * q1::kGemmRows, shared);
-}
+#define TURBO_Q1_GEMM(name, LANE_ROWS)                                        \
+  TB_KERNEL(name, Product, q1::kGemmThreads) {                                \
+    using Shared = q1::GemmShared<LANE_ROWS>;                                 \
+    TB_SHARED(Shared, shared);                                                \
+    const uint32_t first_row = block_y() * q1::gemm_rows(LANE_ROWS);          \
+    if (first_row >= *args.n_rows) return;                                    \
+    q1::gemm<LANE_ROWS>(args, block_x(), first_row, shared);                  \
+  }
+
+TURBO_Q1_GEMM(q1_gemm_4, 4)
+#if !defined(TB_AMD)  // more registers than some compilers give
+TURBO_Q1_GEMM(q1_gemm_8, 8)
+#endif
 
 TB_KERNEL(q1_prepare, Product, q1::kPrepareThreads) {
   using Slots = float[kNormWaves];

@@ -108,7 +108,7 @@ const fiber::Kernel& matvec_kernel(uint32_t rows) {
   return rows == 1 ? tb_entry_q1_matvec_1 : rows == 2 ? tb_entry_q1_matvec_2 : rows == 4 ? tb_entry_q1_matvec_4 : tb_entry_q1_matvec_8;
 }
 
-enum class Way { fused, prepared, gemm };
+enum class Way { fused, prepared, gemm_4, gemm_8 };
 
 // A product over weights of one K; outputs in `out`, one exact-sized vector a matrix.
 struct Case {
@@ -158,9 +158,11 @@ struct Case {
       p.scales = scales.data();
       fiber::run(tb_entry_q1_prepare, {rows, 1, 1}, q1::kPrepareThreads, 0, &p, false);
     }
-    if (way == Way::gemm) {
+    if (way == Way::gemm_4 || way == Way::gemm_8) {
       const uint32_t tiles = fuse >= q1::fuse_silu ? p.n_units * 2 : p.n_units;
-      fiber::run(tb_entry_q1_gemm, {(tiles + 3) / 4, (rows + 63) / 64, 1}, q1::kGemmThreads, 0, &p, false);
+      const uint32_t lane_rows = way == Way::gemm_4 ? 4 : 8, band = q1::gemm_rows(lane_rows);
+      fiber::run(way == Way::gemm_4 ? tb_entry_q1_gemm_4 : tb_entry_q1_gemm_8, {(tiles + 3) / 4, (rows + band - 1) / band, 1},
+                 q1::kGemmThreads, 0, &p, false);
     } else {
       fiber::run(matvec_kernel(width), {std::min(blocks, p.n_units), (rows + width - 1) / width, 1},
                  q1::matvec_threads(groups()), q1::matvec_shared_bytes(width, groups()), &p, false);
@@ -216,8 +218,10 @@ TEST(HipQ1, EveryVariantFollowsTheFormula) {
         c.run(Way::prepared, width, 3);
         expect_reference(c, "prepared");
       }
-      c.run(Way::gemm, 0, 0);
-      expect_reference(c, "gemm");
+      for (const Way way : {Way::gemm_4, Way::gemm_8}) {
+        c.run(way, 0, 0);
+        expect_reference(c, "gemm");
+      }
     }
   }
 }
@@ -255,15 +259,17 @@ TEST(HipQ1, SeveralMatricesBiasesAndFusions) {
       if (kind >= 3)
         for (const Weights* w : c.weights) c.bias.push_back(normal_values(w->rows, 11));
       if (c.fuse == q1::fuse_add) c.residual = normal_values(size_t{rows} * a.rows, 12);
-      for (const uint32_t blocks : {1u, 3u, 64u}) {
+      for (const uint32_t blocks : {1u, 64u}) {
         const uint32_t width = rows == 1 ? 1 : rows == 3 ? 4 : 8;
         c.run(Way::fused, width, blocks);
         expect_reference(c, "fused");
         c.run(Way::prepared, width, blocks);
         expect_reference(c, "prepared");
       }
-      c.run(Way::gemm, 0, 0);
-      expect_reference(c, "gemm");
+      for (const Way way : {Way::gemm_4, Way::gemm_8}) {
+        c.run(way, 0, 0);
+        expect_reference(c, "gemm");
+      }
     }
   }
 }
@@ -282,7 +288,7 @@ TEST(HipQ1, TheHeadsLongLoopKeepsItsSlotsApart) {
 
 TEST(HipQ1, RowsBeyondTheLiveOnesMayHoldAnything) {
   const Weights w(48, 2, 31);
-  for (const Way way : {Way::fused, Way::prepared, Way::gemm}) {
+  for (const Way way : {Way::fused, Way::prepared, Way::gemm_4, Way::gemm_8}) {
     Case c;
     c.weights = {&w};
     c.rows = 12;
@@ -316,7 +322,7 @@ TEST(HipQ1, ZeroHugeTinyAndBrokenInputs) {
     c.x.insert(c.x.end(), other.begin(), other.end());
     for (const bool normed : {false, true}) {
       c.norm = normed ? normal_values(256, 7) : std::vector<float>();
-      for (const Way way : {Way::fused, Way::prepared, Way::gemm}) {
+      for (const Way way : {Way::fused, Way::prepared, Way::gemm_4, Way::gemm_8}) {
         c.run(way, 2, 2);
         expect_reference(c, "input");
       }

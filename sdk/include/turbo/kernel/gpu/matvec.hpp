@@ -1,8 +1,8 @@
 // Q1_0 matrices times a few rows of activations: the body of a stage, for a kernel of its own or a part of a larger one.
 //
 // A block of up to 8 waves computes tiles of 16 outputs for R rows. Each half of a wave owns one segment of the row's
-// groups, so activations are prepared by the wave that reads them. Weights of the first tiles are loaded before the
-// activations are looked at; then each slot is loaded again as soon as its words are in use.
+// groups, so activations are prepared by the wave that reads them. The first weights are on their way before the
+// activations are looked at.
 #pragma once
 
 #include <turbo/kernel/gpu/activation.hpp>
@@ -90,7 +90,7 @@ TB_DEVICE void prepare_groups(const Product& p, uint32_t first_row, uint32_t beg
       }
     }
   };
-  constexpr bool kEarly = R <= 2;  // with more rows the registers are worth more
+  constexpr bool kEarly = R == 1;  // with more rows the registers are worth more
   if (kEarly && n_tasks) load(0);
   if (square_slots) {
     constexpr uint32_t kRows = R < 2 ? R : 2;
@@ -136,137 +136,141 @@ TB_DEVICE void copy_groups(const Product& p, uint32_t first_row, uint32_t begin,
     const uint32_t one = i / 8, part = i % 8, r = one / n, g = begin + one % n;
     const uint64_t from = uint64_t{min_of(first_row + r, p.max_rows - 1)} * p.n_groups + g;
     const uint32_t to = r * p.n_groups + g;
-    *reinterpret_cast<Words4*>(planes + to * kSharedGroupBytes + part * 16) =
-        *reinterpret_cast<const Words4*>(p.planes + from * kGroupBytes + part * 16);
+    store_words(planes + to * kSharedGroupBytes + part * 16, load_words(p.planes + from * kGroupBytes + part * 16));
     if (part == 0) scales[to] = p.scales[from];
   }
 }
 
 /// Block `block` of n_blocks, rows [first_row, first_row + R), matvec_threads(n_groups) threads; `shared` holds
 /// matvec_shared_bytes(R, n_groups).
+///
+/// Units are dealt over the blocks one by one. A block takes its tiles in pairs; an item is one step (a group of each
+/// segment) of one pair, and the words of the next kPairs items are always on their way, whether they are steps of one
+/// pair or many pairs. Rounds of kPairs items end with the outputs of the pairs that are complete.
 template <uint32_t R>
 TB_DEVICE void matvec(const Product& p, uint32_t block, uint32_t n_blocks, uint32_t first_row, uint8_t* shared) {
-  constexpr uint32_t kSlots = slots_of(R);
+  constexpr uint32_t kPairs = pairs_of(R);
   const uint32_t n_groups = p.n_groups, length = segment_groups(n_groups);
   const uint32_t half = lane() / kTile, row = lane() % kTile, segment = 2 * wave() + half;
   uint8_t* const planes = shared;
   GroupScale* const scales = reinterpret_cast<GroupScale*>(planes + R * n_groups * kSharedGroupBytes);
-  float* const sums = reinterpret_cast<float*>(scales + R * n_groups);
+  float* const square_slots = reinterpret_cast<float*>(scales + R * n_groups);
+  float* const sums = square_slots + R * kNormWaves;
   const bool gated = is_gated(p.fuse);
 
-  // Slot s of batch b: units are dealt over the blocks one by one; a pair takes two slots.
-  const auto unit_of = [&](uint32_t batch, uint32_t slot) {
-    return gated ? block + n_blocks * (batch * (kSlots / 2) + slot / 2) : block + n_blocks * (batch * kSlots + slot);
+  const uint32_t my_units = block < p.n_units ? (p.n_units - block + n_blocks - 1) / n_blocks : 0;
+  const uint32_t n_pairs = gated ? my_units : (my_units + 1) / 2, n_items = n_pairs * length;
+  const auto unit_of = [&](uint32_t pair, uint32_t t) { return block + n_blocks * (gated ? pair : 2 * pair + t); };
+
+  Words4 words[kPairs][2];
+  uint16_t weight_scale[kPairs][2];
+  uint32_t coming_pair = 0, coming_step = 0;  // of the next item to load
+  const auto load = [&](uint32_t k) {
+    // Of an address only this part differs between lanes: the word in its tile.
+    const uint32_t word = min_of(segment * length + coming_step, n_groups - 1) * kTile + row;
+    TB_UNROLL
+    for (uint32_t t = 0; t < 2; ++t) {
+      const uint32_t unit = unit_of(coming_pair, t);
+      if (unit < p.n_units) {
+        const TilePlanes at = planes_of(p, unit, t);
+        words[k][t] = load_stream(reinterpret_cast<const Words4*>(at.signs) + word);
+        weight_scale[k][t] = load_stream(reinterpret_cast<const uint16_t*>(at.scales) + word);
+      }
+    }
+    ++coming_step;
+    coming_pair += coming_step == length;
+    coming_step = coming_step == length ? 0 : coming_step;
   };
-  Words4 words[kSlots];
-  uint16_t weight_scale[kSlots];
-  // Of a slot's address only this part differs between lanes: the word of step `step` in a tile.
-  const auto word_in_tile = [&](uint32_t step) { return min_of(segment * length + step, n_groups - 1) * kTile + row; };
-  const auto load = [&](uint32_t batch, uint32_t slot, uint32_t word) {
-    const uint32_t unit = unit_of(batch, slot);
-    if (unit >= p.n_units) return;
-    const TilePlanes at = planes_of(p, unit, slot & 1);
-    words[slot] = load_stream(reinterpret_cast<const Words4*>(at.signs) + word);
-    weight_scale[slot] = load_stream(reinterpret_cast<const uint16_t*>(at.scales) + word);
-  };
-  const uint32_t first_word = word_in_tile(0);
   TB_UNROLL
-  for (uint32_t s = 0; s < kSlots; ++s) {
-    words[s] = {0, 0, 0, 0};
-    weight_scale[s] = 0;
-    load(0, s, first_word);
+  for (uint32_t k = 0; k < kPairs; ++k) {
+    words[k][0] = words[k][1] = {0, 0, 0, 0};
+    weight_scale[k][0] = weight_scale[k][1] = 0;
+    load(k);
   }
 
   const uint32_t begin = 2 * wave() * length, mine = min_of(begin + 2 * length, n_groups) - min_of(begin, n_groups);
   if (p.planes)
     copy_groups<R>(p, first_row, begin, mine, planes, scales);
   else
-    prepare_groups<R>(p, first_row, begin, mine, planes, scales, p.norm ? sums : nullptr);
+    prepare_groups<R>(p, first_row, begin, mine, planes, scales, p.norm ? square_slots : nullptr);
   sync_wave();
 
-  // What a thread finishes of each batch: output i of slot and row, i rising by the block's threads.
-  const uint32_t per_slot = R * kTile, n_outputs = (gated ? kSlots / 2 : kSlots) * per_slot;
+  // What a thread finishes of a round: output i of pairs first, first + 1, ..., i rising by the block's threads.
+  const uint32_t per_tile = R * kTile, per_pair = gated ? per_tile : 2 * per_tile;
   struct Output {
-    uint32_t slot, row, matrix, o;
+    uint32_t sum, row, matrix, o;  // sum: place of its segment 0; of a gate, the up tile's is per_tile outputs on
     bool exists;
   };
-  const auto output_of = [&](uint32_t batch, uint32_t i) {
-    const uint32_t slot = gated ? i / per_slot * 2 : i / per_slot, r = i / kTile % R, unit = unit_of(batch, slot);
+  const auto output_of = [&](uint32_t first, uint32_t n, uint32_t i) {
+    const uint32_t pair = first + i / per_pair, t = i % per_pair / per_tile, r = i % per_tile / kTile, unit = unit_of(pair, t);
     const TilePlace at = place_of(p, min_of(unit, p.n_units - 1), 0);
     const uint32_t o = at.tile * kTile + i % kTile;
-    return Output{slot, r, at.matrix, o,
-                  i < n_outputs && unit < p.n_units && first_row + r < p.max_rows && o < p.matrix[at.matrix].rows};
+    return Output{((pair % kPairs * 2 + t) * R + r) * kSumStride + i % kTile, r, at.matrix, o,
+                  i < n * per_pair && unit < p.n_units && first_row + r < p.max_rows && o < p.matrix[at.matrix].rows};
+  };
+  const auto total = [&](uint32_t at) {
+    const uint32_t n_segments = segments_of(n_groups);
+    float f = 0;
+    for (uint32_t k = 0; k < n_segments; ++k) f += sums[at + k * kTile];
+    return f;
   };
 
+  float acc[2][R];
+  uint32_t pair = 0, step = 0;  // of the item in work
   TB_NO_UNROLL
-  for (uint32_t batch = 0; unit_of(batch, 0) < p.n_units; ++batch) {
+  for (uint32_t base = 0; base < n_items; base += kPairs) {
+    const uint32_t first_done = pair, n_done = min_of((base + kPairs) / length, n_pairs) - first_done;
     float residual = 0;  // of the thread's first output: on its way while the dots run
-    if (p.fuse == fuse_add) {
-      const Output first = output_of(batch, thread());
+    if (p.fuse == fuse_add && n_done) {
+      const Output first = output_of(first_done, n_done, thread());
       if (first.exists) residual = residual_of(p, first_row + first.row, first.o);
     }
-    float acc[kSlots][R];
     TB_UNROLL
-    for (uint32_t s = 0; s < kSlots; ++s) {
-      TB_UNROLL
-      for (uint32_t r = 0; r < R; ++r) acc[s][r] = 0;
-    }
-    TB_NO_UNROLL
-    for (uint32_t step = 0; step < length; ++step) {
+    for (uint32_t k = 0; k < kPairs; ++k) {
+      if (base + k >= n_items) continue;
       const uint32_t wanted = segment * length + step, group = min_of(wanted, n_groups - 1);
-      const bool in_row = wanted < n_groups, last = step + 1 == length;
-      const uint32_t next_batch = last ? batch + 1 : batch, next_word = last ? first_word : word_in_tile(step + 1);
-      TB_UNROLL
-      for (uint32_t s = 0; s < kSlots; s += 2) {
-        if (unit_of(batch, s) >= p.n_units) continue;
-        const Words4 now[2] = {words[s], words[s + 1]};
-        const float d[2] = {half_to_float(weight_scale[s]), half_to_float(weight_scale[s + 1])};
-        // With few slots in flight the next words must be asked for before the dots; with many, copies are saved.
-        constexpr bool kEarly = kSlots <= 4;
-        if (kEarly) {
-          load(next_batch, s, next_word);
-          load(next_batch, s + 1, next_word);
-        }
-        // The pairs of a step read the same activations. One row of them stays in registers; of more, a compiler that did
-        // the same would leave no room for a second block.
-        int32_t sum[2][R];
-        group_dot<R, 2>(now, planes + group * kSharedGroupBytes, n_groups * kSharedGroupBytes, sum);
-        if (!kEarly) {
-          load(next_batch, s, next_word);
-          load(next_batch, s + 1, next_word);
-        }
+      const bool in_row = wanted < n_groups;
+      if (step == 0) {
         TB_UNROLL
-        for (uint32_t r = 0; r < R; ++r) {
-          const GroupScale a = scales[r * n_groups + group];
-          TB_UNROLL
-          for (uint32_t t = 0; t < 2; ++t) {
-            const float next = add_group(d[t], a, sum[t][r], acc[s + t][r]);
-            acc[s + t][r] = in_row ? next : acc[s + t][r];
-          }
+        for (uint32_t r = 0; r < R; ++r) acc[0][r] = acc[1][r] = 0;
+      }
+      const Words4 now[2] = {words[k][0], words[k][1]};
+      const float d[2] = {half_to_float(weight_scale[k][0]), half_to_float(weight_scale[k][1])};
+      // With few words in flight the next must be asked for before the dots; with many, copies are saved.
+      constexpr bool kEarly = kPairs <= 2;
+      if (kEarly) load(k);
+      int32_t sum[2][R];
+      group_dot<R, 2>(now, planes + group * kSharedGroupBytes, n_groups * kSharedGroupBytes, sum);
+      if (!kEarly) load(k);
+      TB_UNROLL
+      for (uint32_t r = 0; r < R; ++r) {
+        const GroupScale a = scales[r * n_groups + group];
+        TB_UNROLL
+        for (uint32_t t = 0; t < 2; ++t) {
+          const float next = add_group(d[t], a, sum[t][r], acc[t][r]);
+          acc[t][r] = in_row ? next : acc[t][r];
         }
       }
+      if (++step == length) {
+        float* const to = sums + pair % kPairs * (2 * R * kSumStride) + segment * kTile + row;
+        TB_UNROLL
+        for (uint32_t t = 0; t < 2; ++t) {
+          TB_UNROLL
+          for (uint32_t r = 0; r < R; ++r) to[(t * R + r) * kSumStride] = acc[t][r];
+        }
+        step = 0;
+        ++pair;
+      }
     }
-    sync_block();  // sums of the batch before, or of the norm, were read
-    TB_UNROLL
-    for (uint32_t s = 0; s < kSlots; ++s) {
-      TB_UNROLL
-      for (uint32_t r = 0; r < R; ++r) sums[(s * R + r) * kSumStride + segment * kTile + row] = acc[s][r];
-    }
+    if (n_done == 0) continue;
     sync_block();
-    const auto total = [&](uint32_t slot, uint32_t r, uint32_t output) {
-      const float* const from = sums + (slot * R + r) * kSumStride + output;
-      const uint32_t n_segments = segments_of(n_groups);
-      float f = 0;
-      for (uint32_t k = 0; k < n_segments; ++k) f += from[k * kTile];
-      return f;
-    };
-    for (uint32_t i = thread(); i < n_outputs; i += threads()) {
-      const Output out = output_of(batch, i);
+    for (uint32_t i = thread(); i < n_done * per_pair; i += threads()) {
+      const Output out = output_of(first_done, n_done, i);
       if (!out.exists) continue;
       if (i != thread()) residual = residual_of(p, first_row + out.row, out.o);
-      finish(p, out.matrix, first_row + out.row, out.o, total(out.slot, out.row, i % kTile),
-             gated ? total(out.slot + 1, out.row, i % kTile) : 0.f, residual);
+      finish(p, out.matrix, first_row + out.row, out.o, total(out.sum), gated ? total(out.sum + R * kSumStride) : 0.f, residual);
     }
+    if (base + kPairs < n_items) sync_block();  // the sums are written again
   }
 }
 

@@ -1,30 +1,34 @@
 // Q1_0 in kernels: quantised groups of activations and their exact dot with 128 signs.
 //
-// Numbers. Per group of 128 activations: largest = max |x|; scale = largest / 127; q = rint(x * (127 / largest)), ties to
-// even, within +-127. A scale below the normal range counts as 0 with all q 0; a NaN or infinity makes it NaN. An output:
+// Numbers. A group of 128 activations is quantised as quantise.hpp says. An output:
 //   within a segment, groups rising:  acc = fmadd(weight scale * scale, (float)(sum of +-q), acc), from 0
 //   then the segments, rising:        0 + segment 0 + segment 1 + ...
 #pragma once
 
 #include <turbo/kernel/gpu/device.hpp>
 #include <turbo/kernel/gpu/q1_layout.hpp>
+#include <turbo/kernel/gpu/quantise.hpp>
 
 namespace turbo::gpu::q1 {
 
-#if defined(TB_NVIDIA)
-TB_DEVICE uint32_t wave_largest(uint32_t v) { return __reduce_max_sync(kAllLanes, v); }
-TB_DEVICE int32_t wave_total(int32_t v) { return __reduce_add_sync(kAllLanes, v); }
+/// 16 bytes in one instruction. A struct may be taken apart by a compiler, and then is loaded in pieces.
+TB_DEVICE Words4 load_words(const void* p) {
+#if defined(TB_AMD)
+  typedef uint32_t Vector __attribute__((ext_vector_type(4)));
+  const Vector v = *static_cast<const Vector*>(p);
+  return {v.x, v.y, v.z, v.w};
 #else
-TB_DEVICE uint32_t wave_largest(uint32_t v) {
-  TB_UNROLL
-  for (uint32_t m = kWave / 2; m; m >>= 1) {
-    const uint32_t other = shuffle_xor(v, m);
-    v = other > v ? other : v;
-  }
-  return v;
-}
-TB_DEVICE int32_t wave_total(int32_t v) { return wave_sum(v); }
+  return *static_cast<const Words4*>(p);
 #endif
+}
+TB_DEVICE void store_words(void* p, const Words4& w) {
+#if defined(TB_AMD)
+  typedef uint32_t Vector __attribute__((ext_vector_type(4)));
+  *static_cast<Vector*>(p) = Vector{w.x, w.y, w.z, w.w};
+#else
+  *static_cast<Words4*>(p) = w;
+#endif
+}
 
 /// A lane quantises the four elements that make up one word of one plane: element(lane, b) for b = 0..3, and the word's
 /// place among the 32 of the group.
@@ -44,24 +48,16 @@ TB_DEVICE QuantisedWord quantise(const float (&x)[4]) {
     const uint32_t magnitude = bits(x[b]) & 0x7fffffffu;
     largest = magnitude > largest ? magnitude : largest;
   }
-  largest = wave_largest(largest);
-  const bool finite = largest < 0x7f800000u;
-  float scale = from_bits(largest) / 127.f;
-  const bool usable = finite && scale >= 1.17549435e-38f;
-  const float inverse = usable ? 127.f / from_bits(largest) : 0.f;
-  scale = usable ? scale : finite ? 0.f : from_bits(0x7fc00000u);
+  const ByteScale by = byte_scale(wave_largest(largest));
   uint32_t word = 0;
   int32_t sum = 0;
   TB_UNROLL
   for (uint32_t b = 0; b < 4; ++b) {
-    // The product may end a rounding beyond 127; adding 1.5 * 2^23 rounds to an integer, ties to even.
-    float scaled = usable ? x[b] * inverse : 0.f;
-    scaled = scaled > 127.f ? 127.f : scaled < -127.f ? -127.f : scaled;
-    const int32_t q = static_cast<int32_t>(bits(scaled + 12582912.f)) - kFloatBase;
+    const int32_t q = byte_of(x[b], by);
     sum += q;
     word |= (static_cast<uint32_t>(q) & 255u) << (8 * b);
   }
-  return {word, {scale, kFloatBase - wave_total(sum)}};
+  return {word, {by.scale, kFloatBase - wave_total(sum)}};
 }
 
 TB_DEVICE int32_t dot16(uint32_t m0, uint32_t m1, uint32_t m2, uint32_t m3, const Words4& a, int32_t sum) {
@@ -84,6 +80,8 @@ TB_DEVICE void group_dot(const Words4 (&w)[T], const uint8_t* planes, uint32_t r
   for (uint32_t step = 0; step < 8; ++step) {
     const uint32_t i = 3 - step / 2, high = step % 2 * 4;
     const uint32_t mask = 0x01010101u << i;
+    // Activations of one plane at a time: a compiler that loads several planes ahead runs out of registers.
+    asm volatile("" ::: "memory");
     uint32_t m[T][4];
     TB_UNROLL
     for (uint32_t t = 0; t < T; ++t) {
@@ -94,7 +92,7 @@ TB_DEVICE void group_dot(const Words4 (&w)[T], const uint8_t* planes, uint32_t r
     }
     TB_UNROLL
     for (uint32_t r = 0; r < R; ++r) {
-      const Words4 a = *reinterpret_cast<const Words4*>(planes + r * row_bytes + (i + high) * 16);
+      const Words4 a = load_words(planes + r * row_bytes + (i + high) * 16);
       TB_UNROLL
       for (uint32_t t = 0; t < T; ++t) {
         if (high == 0 && i < 3) sum[t][r] >>= 1;

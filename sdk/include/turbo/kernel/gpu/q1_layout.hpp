@@ -91,18 +91,18 @@ struct Gather {
   uint32_t n_groups, rows;
 };
 
-// The matvec kernels: R rows of activations; a block holds kSlots(R) tiles of weights in flight.
-TURBO_Q1_BOTH constexpr uint32_t slots_of(uint32_t rows) { return rows == 1 ? 8 : rows <= 4 ? 4 : 2; }
+// The matvec kernels: R rows of activations; a block holds pairs_of(R) pairs of tiles' words in flight, a power of two.
+TURBO_Q1_BOTH constexpr uint32_t pairs_of(uint32_t rows) { return rows == 1 ? 4 : rows <= 4 ? 2 : 1; }
 TURBO_Q1_BOTH constexpr uint32_t matvec_threads(uint32_t n_groups) { return (segments_of(n_groups) + 1) / 2 * 32; }
 constexpr uint32_t kMatvecThreads = kSegments / 2 * 32;
 constexpr uint32_t kSumStride = kSegments * kTile + kTile;  // floats of one (tile, row) among the segment sums
 TURBO_Q1_BOTH constexpr uint32_t matvec_shared_bytes(uint32_t rows, uint32_t n_groups) {
-  return rows * n_groups * (kSharedGroupBytes + uint32_t{sizeof(GroupScale)}) + rows * slots_of(rows) * kSumStride * 4;
+  return rows * n_groups * (kSharedGroupBytes + uint32_t{sizeof(GroupScale)}) + rows * 8 * 4 + rows * pairs_of(rows) * 2 * kSumStride * 4;
 }
 
-// The matrix-matrix kernel: a block of 4 waves computes 4 tiles of outputs for 64 rows.
-constexpr uint32_t kGemmTiles = 4, kGemmWaves = 4, kGemmLaneRows = 8;
-constexpr uint32_t kGemmRows = kGemmWaves * 2 * kGemmLaneRows, kGemmThreads = kGemmWaves * 32;
+// The matrix-matrix kernels: a block of 4 waves computes 4 tiles of outputs for gemm_rows rows; a lane 4 or 8 of them.
+constexpr uint32_t kGemmTiles = 4, kGemmWaves = 4, kGemmThreads = kGemmWaves * 32;
+TURBO_Q1_BOTH constexpr uint32_t gemm_rows(uint32_t lane_rows) { return kGemmWaves * 2 * lane_rows; }
 
 constexpr uint32_t kPrepareThreads = 256, kGatherThreads = 128;
 

@@ -1,0 +1,161 @@
+// What libraries of a device tier need of their pack's device: code objects loaded and kernels found once, launches by
+// struct. Over abi/draft/device.h.
+#pragma once
+
+#include <turbo/abi/draft/device.h>
+#include <turbo/plugin.hpp>
+
+#include <initializer_list>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace turbo {
+
+/// Code objects of one kernel file, as turbo_hip_library generates them.
+struct KernelFile {
+  const turbo_code_object* objects;
+  uint32_t n;
+  std::vector<const char*> kernels;
+};
+
+/// Attached to a device, or empty. Calls are [load], launch is [engine].
+class DeviceKernels {
+ public:
+  DeviceKernels() = default;
+  DeviceKernels(const DeviceKernels&) = delete;
+  DeviceKernels& operator=(const DeviceKernels&) = delete;
+  ~DeviceKernels() { detach(); }
+
+  /// Kernels are numbered through the files in order. Throws Failure with the device's reason; nothing stays loaded then.
+  void attach(const turbo_device* device, const std::vector<KernelFile>& files) {
+    detach();
+    device_ = device;
+    try {
+      for (const KernelFile& file : files) {
+        turbo_module* module = nullptr;
+        checked([&](turbo_error* error) { return device->module_load(device->ctx, file.objects, file.n, &module, error); });
+        modules_.push_back(module);
+        for (const char* name : file.kernels) {
+          turbo_kernel* kernel = nullptr;
+          checked([&](turbo_error* error) { return device->kernel(device->ctx, module, name, &kernel, error); });
+          kernels_.push_back(kernel);
+        }
+      }
+    } catch (...) {
+      detach();
+      throw;
+    }
+  }
+  void detach() noexcept {
+    for (turbo_module* module : modules_) device_->module_unload(device_->ctx, module);
+    modules_.clear();
+    kernels_.clear();
+    device_ = nullptr;
+  }
+
+  const turbo_device* device() const { return device_; }
+
+  /// `arguments` is read during the call; a grid of none enqueues nothing.
+  template <typename Args>
+  void launch(turbo_stream* stream, uint32_t kernel, uint32_t grid_x, uint32_t grid_y, uint32_t threads, uint32_t shared_bytes,
+              const Args& arguments) const {
+    static_assert(sizeof(Args) <= 4000 && std::is_trivially_copyable_v<Args>);
+    if (kernel >= kernels_.size()) throw Failure(TURBO_INTERNAL, "a kernel is launched before its library is attached to a device");
+    const turbo_launch launch = {sizeof(turbo_launch), grid_x, grid_y, 1, threads, shared_bytes, &arguments, sizeof arguments, 0};
+    checked([&](turbo_error* error) { return device_->launch(device_->ctx, stream, kernels_[kernel], &launch, error); });
+  }
+
+ private:
+  template <typename Call>
+  static void checked(Call&& call) {
+    turbo_error error{};
+    error.struct_size = sizeof error;
+    const turbo_status status = call(&error);
+    if (status != TURBO_OK) throw Failure(status, error.message, error.hint);
+  }
+
+  const turbo_device* device_ = nullptr;
+  std::vector<turbo_module*> modules_;
+  std::vector<turbo_kernel*> kernels_;
+};
+
+/// The tables of a weight format of a device tier over T's members
+///   void attach(const turbo_device*); void detach() noexcept;
+///   void check(const turbo_device_matmul&) const;            throws Failure(TURBO_UNSUPPORTED, ...)
+///   uint64_t workspace_bytes(const turbo_device_matmul&) const;
+///   void matmul(turbo_stream*, const turbo_device_matmul&) const;
+///   void gather(turbo_stream*, const turbo_matrix&, const int32_t* ids, const uint32_t* n_rows, uint32_t max_rows, float* dst,
+///               uint64_t dst_stride) const;
+template <typename T>
+const void* weight_format_device_interface(std::string_view id) {
+  static constexpr turbo_device_client client = {
+      sizeof(turbo_device_client), 0,
+      [](void* self, const turbo_device* device, turbo_error* error) noexcept {
+        return guarded(error, [&] {
+          detail::check(self && device, "attach");
+          static_cast<T*>(self)->attach(device);
+        });
+      },
+      [](void* self) noexcept {
+        if (self) static_cast<T*>(self)->detach();
+      }};
+  static constexpr turbo_weight_format_device table = {
+      sizeof(turbo_weight_format_device), 0,
+      [](void* self, const turbo_device_matmul* args, turbo_error* error) noexcept {
+        return guarded(error, [&] {
+          detail::check(self && args, "check");
+          static_cast<const T*>(self)->check(*args);
+        });
+      },
+      [](void* self, const turbo_device_matmul* args) noexcept -> uint64_t {
+        uint64_t bytes = 0;
+        guarded(nullptr, [&] {
+          detail::check(self && args, "workspace_bytes");
+          bytes = static_cast<const T*>(self)->workspace_bytes(*args);
+        });
+        return bytes;
+      },
+      [](void* self, turbo_stream* stream, const turbo_device_matmul* args, turbo_error* error) noexcept {
+        return guarded(error, [&] {
+          detail::check(self && args, "matmul");
+          static_cast<const T*>(self)->matmul(stream, *args);
+        });
+      },
+      [](void* self, turbo_stream* stream, const turbo_matrix* matrix, const int32_t* ids, const uint32_t* n_rows, uint32_t max_rows,
+         float* dst, uint64_t dst_stride, turbo_error* error) noexcept {
+        return guarded(error, [&] {
+          detail::check(self && matrix && ids && n_rows && dst, "gather");
+          static_cast<const T*>(self)->gather(stream, *matrix, ids, n_rows, max_rows, dst, dst_stride);
+        });
+      }};
+  if (id == TURBO_DEVICE_CLIENT_DRAFT) return &client;
+  if (id == TURBO_WEIGHT_FORMAT_DEVICE_DRAFT) return &table;
+  return nullptr;
+}
+
+/// What every format refuses: broken shapes, matrices that do not belong together. `served(matrix)` throws for a matrix that
+/// the format does not hold.
+template <typename Served>
+void check_device_matmul(const turbo_device_matmul& args, const char* who, Served&& served) {
+  const std::string name = std::string(who) + ": ";
+  if (args.struct_size < sizeof(turbo_device_matmul)) throw Failure(TURBO_INVALID_ARGUMENT, name + "a product of an older form");
+  if (args.max_rows == 0 || args.n_matrices == 0 || args.n_matrices > TURBO_FUSED_MATRICES)
+    throw Failure(TURBO_INVALID_ARGUMENT, name + "a product of " + std::to_string(args.n_matrices) + " matrices and " +
+                                              std::to_string(args.max_rows) + " rows");
+  if (args.x_stride < args.cols) throw Failure(TURBO_INVALID_ARGUMENT, name + "rows of a product overlap");
+  for (uint32_t i = 0; i < args.n_matrices; ++i) {
+    if (!args.matrices[i]) throw Failure(TURBO_INVALID_ARGUMENT, name + "a matrix of a product is missing");
+    if (args.matrices[i]->cols != args.cols)
+      throw Failure(TURBO_INVALID_ARGUMENT, name + "a matrix has " + std::to_string(args.matrices[i]->cols) + " inputs, the rows " +
+                                                std::to_string(args.cols));
+    served(*args.matrices[i]);
+  }
+  const bool gated = args.fuse == TURBO_FUSE_SILU || args.fuse == TURBO_FUSE_GELU;
+  if (args.fuse > TURBO_FUSE_GELU) throw Failure(TURBO_UNSUPPORTED, name + "fusion " + std::to_string(args.fuse) + " is not known");
+  if ((args.fuse == TURBO_FUSE_ADD && args.n_matrices != 1) ||
+      (gated && (args.n_matrices != 2 || args.matrices[0]->rows != args.matrices[1]->rows)))
+    throw Failure(TURBO_INVALID_ARGUMENT, name + "a fused product of matrices that do not fit it");
+}
+
+}  // namespace turbo

@@ -1,0 +1,375 @@
+// Q1_0 kernels on an NVIDIA device: bit checks against the formula, then times of every matrix of three models with cold
+// weights in captured graphs, and the matrix product beside the measured peak of the integer dot.
+// Build: nvcc -O3 -std=c++20 -arch=sm_90 -fmad=false -Isdk/include -Iplugins/quant_q1g128/hip tests/gpu/bench_q1.cu -o bench_q1
+// Run:   ./bench_q1            about 30 s; "check" as argument: the bit checks alone; "tune": every choice, not the default one
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "../../plugins/quant_q1g128/hip/choice.h"
+#include "../../plugins/quant_q1g128/hip/product.hip"
+
+#define CHECK(call)                                                                          \
+  do {                                                                                       \
+    const cudaError_t status_ = (call);                                                      \
+    if (status_ != cudaSuccess) {                                                            \
+      std::printf("FAILED %s line %d: %s\n", #call, __LINE__, cudaGetErrorString(status_));  \
+      std::exit(1);                                                                          \
+    }                                                                                        \
+  } while (0)
+
+namespace {
+
+using namespace turbo::gpu;
+using turbo::q1::Choice;
+using q1::GroupScale;
+
+__host__ __device__ uint32_t hash(uint32_t x) {
+  x ^= x >> 16;
+  x *= 0x7feb352du;
+  x ^= x >> 15;
+  x *= 0x846ca68bu;
+  return x ^ (x >> 16);
+}
+__global__ void fill_halves(uint16_t* p, size_t n, uint32_t seed) {
+  for (size_t i = blockIdx.x * size_t{blockDim.x} + threadIdx.x; i < n; i += size_t{gridDim.x} * blockDim.x)
+    p[i] = float_to_half(0.01f + static_cast<float>(hash(static_cast<uint32_t>(i) + seed) & 1023) / 40000.f);
+}
+__global__ void read_all(uint32_t* out, const Words4* p, size_t n) {
+  uint32_t x = 0;
+  const size_t step = size_t{gridDim.x} * blockDim.x;
+  for (size_t i = blockIdx.x * size_t{blockDim.x} + threadIdx.x; i + 3 * step < n; i += 4 * step) {
+    Words4 v[4];
+    for (int j = 0; j < 4; ++j) v[j] = load_stream(p + i + j * step);
+    for (int j = 0; j < 4; ++j) x ^= v[j].x ^ v[j].y ^ v[j].z ^ v[j].w;
+  }
+  if (x == 0x12345678u) *out = x;
+}
+__global__ void dot_peak(int* out, int loops, int seed) {
+  int acc[8], w[8], a = seed * 7 + threadIdx.x;
+  for (int j = 0; j < 8; ++j) acc[j] = j, w[j] = seed * (j + 3) + threadIdx.x;
+  for (int l = 0; l < loops; ++l)
+#pragma unroll
+    for (int i = 0; i < 8; ++i)
+#pragma unroll
+      for (int j = 0; j < 8; ++j) acc[j] = __dp4a(w[j], a, acc[j]);
+  int s = 0;
+  for (int j = 0; j < 8; ++j) s += acc[j];
+  if (s == 42) *out = s;
+}
+
+cudaStream_t stream;
+uint32_t units = 0, shared_limit = 0;
+int failures = 0;
+
+template <typename T>
+T* device(size_t n) {
+  T* p = nullptr;
+  CHECK(cudaMalloc(&p, std::max<size_t>(n, 1) * sizeof(T)));
+  CHECK(cudaMemset(p, 0xff, n * sizeof(T)));
+  return p;
+}
+template <typename T>
+T* device(const std::vector<T>& v) {
+  T* p = device<T>(v.size());
+  CHECK(cudaMemcpy(p, v.data(), v.size() * sizeof(T), cudaMemcpyHostToDevice));
+  return p;
+}
+
+double median_us(int n, const std::function<void()>& work) {
+  cudaEvent_t a, b;
+  CHECK(cudaEventCreate(&a));
+  CHECK(cudaEventCreate(&b));
+  std::vector<float> times;
+  for (int i = -2; i < n; ++i) {
+    CHECK(cudaEventRecord(a, stream));
+    work();
+    CHECK(cudaEventRecord(b, stream));
+    CHECK(cudaEventSynchronize(b));
+    float ms = 0;
+    CHECK(cudaEventElapsedTime(&ms, a, b));
+    if (i >= 0) times.push_back(ms * 1000);
+  }
+  std::sort(times.begin(), times.end());
+  CHECK(cudaEventDestroy(a));
+  CHECK(cudaEventDestroy(b));
+  return times[times.size() / 2];
+}
+
+struct Shape {
+  const char* name;
+  std::vector<uint32_t> rows;  // of each matrix
+  uint32_t cols;
+  bool norm;
+  uint32_t fuse;
+};
+
+struct Buffers {
+  float *x, *norm, *out, *residual;
+  uint8_t* planes;
+  GroupScale* scales;
+  uint32_t* n_rows;
+};
+
+q1::Product product(const Shape& s, const Buffers& b, uint32_t rows, const uint8_t* packed) {
+  q1::Product p{};
+  p.n_groups = s.cols / 128;
+  for (auto& m : p.matrix) m.first_tile = q1::kNoTile;
+  float* out = b.out;
+  for (size_t i = 0; i < s.rows.size(); ++i) {
+    p.matrix[i] = {packed, packed + q1::sign_bytes(s.rows[i], p.n_groups), nullptr, out, s.rows[i], s.rows[i], p.n_tiles};
+    p.n_tiles += static_cast<uint32_t>(q1::tiles_of(s.rows[i]));
+    packed += (q1::packed_bytes(s.rows[i], p.n_groups) + 255) / 256 * 256;
+    out += size_t{rows} * s.rows[i];
+  }
+  p.n_rows = b.n_rows;
+  p.x = b.x;
+  p.x_stride = s.cols;
+  p.norm = s.norm ? b.norm : nullptr;
+  p.residual = b.residual;
+  p.residual_stride = s.rows[0];
+  p.eps = 1e-6f;
+  p.n_matrices = static_cast<uint32_t>(s.rows.size());
+  p.max_rows = rows;
+  p.fuse = s.fuse;
+  p.n_units = s.fuse >= q1::fuse_silu ? p.n_tiles / 2 : p.n_tiles;
+  return p;
+}
+
+using KernelFunction = void (*)(const q1::Product);
+KernelFunction function_of(uint32_t kernel) {
+  constexpr KernelFunction functions[] = {q1_matvec_1, q1_matvec_2, q1_matvec_4, q1_matvec_8, q1_gemm_4};
+  return kernel == turbo::q1::gemm_8 ? q1_gemm_8 : functions[kernel];
+}
+
+void launch(const Choice& choice, q1::Product p, const Buffers& b) {
+  if (choice.prepared) {
+    p.planes = b.planes;
+    p.scales = b.scales;
+    q1_prepare<<<p.max_rows, q1::kPrepareThreads, 0, stream>>>(p);
+  }
+  const KernelFunction f = function_of(choice.kernel);
+  f<<<dim3(choice.grid_x, choice.grid_y), choice.threads, choice.shared_bytes, stream>>>(p);
+  CHECK(cudaGetLastError());
+}
+
+Choice default_choice(const q1::Product& p) {
+  return turbo::q1::choose(p.max_rows, p.n_groups, p.n_tiles, p.n_units, units, shared_limit, true);
+}
+Choice matvec_choice(const q1::Product& p, uint32_t width, bool prepared, uint32_t per_unit) {
+  const uint32_t most = units * per_unit, rounds = (p.n_units + most - 1) / most, passes = (p.max_rows + width - 1) / width;
+  const uint32_t kernel = width == 1 ? 0 : width == 2 ? 1 : width == 4 ? 2 : 3;
+  return {static_cast<turbo::q1::Kernel>(kernel), prepared || passes > 1, (p.n_units + rounds - 1) / rounds, passes,
+          q1::matvec_threads(p.n_groups), q1::matvec_shared_bytes(width, p.n_groups)};
+}
+
+// ---- checks ----
+std::vector<float> formula(const std::vector<uint8_t>& packed, uint32_t rows, uint32_t cols, const float* x, const float* norm, float eps) {
+  const uint32_t groups = cols / 128, length = q1::segment_groups(groups);
+  std::vector<float> y(x, x + cols), out(rows), scale(groups);
+  std::vector<int> q(cols, 0);
+  if (norm) {
+    float sum = 0;
+    for (uint32_t v = 0; v < 8; ++v) {
+      float lanes[32], next[32];
+      for (uint32_t i = 0; i < 32; ++i) {
+        lanes[i] = 0;
+        for (uint32_t j = v * 32 + i; j < cols; j += 256) lanes[i] = std::fmaf(x[j], x[j], lanes[i]);
+      }
+      for (uint32_t m = 16; m; m >>= 1) {
+        for (uint32_t i = 0; i < 32; ++i) next[i] = lanes[i] + lanes[i ^ m];
+        std::copy(next, next + 32, lanes);
+      }
+      sum += lanes[0];
+    }
+    const float r = 1.f / std::sqrt(sum / static_cast<float>(cols) + eps);
+    for (uint32_t i = 0; i < cols; ++i) y[i] = x[i] * r * norm[i];
+  }
+  for (uint32_t g = 0; g < groups; ++g) {
+    float largest = 0;
+    for (uint32_t i = g * 128; i < (g + 1) * 128; ++i) largest = std::max(largest, std::fabs(y[i]));
+    scale[g] = largest / 127.f;
+    for (uint32_t i = g * 128; i < (g + 1) * 128 && largest > 0; ++i) q[i] = static_cast<int>(std::nearbyint(std::min(127.f, std::max(-127.f, y[i] * (127.f / largest)))));
+  }
+  for (uint32_t o = 0; o < rows; ++o)
+    for (uint32_t s = 0; s * length < groups; ++s) {
+      float acc = 0;
+      for (uint32_t g = s * length; g < std::min(groups, (s + 1) * length); ++g) {
+        const uint64_t word = q1::word_of(o, g, groups);
+        int t = 0;
+        for (uint32_t i = 0; i < 128; ++i) t += packed[word * 16 + i / 8] >> (i % 8) & 1 ? q[g * 128 + i] : -q[g * 128 + i];
+        uint16_t half;
+        std::memcpy(&half, &packed[q1::sign_bytes(rows, groups) + word * 2], 2);
+        acc = std::fmaf(__half2float(__ushort_as_half(half)) * scale[g], static_cast<float>(t), acc);
+      }
+      out[o] += acc;
+    }
+  return out;
+}
+
+void check(uint32_t rows, uint32_t cols, uint32_t n, bool normed) {
+  const uint32_t groups = cols / 128;
+  std::vector<uint8_t> packed(q1::packed_bytes(rows, groups));
+  for (size_t i = 0; i < q1::sign_bytes(rows, groups); ++i) packed[i] = static_cast<uint8_t>(hash(static_cast<uint32_t>(i) + rows));
+  for (size_t i = q1::sign_bytes(rows, groups); i < packed.size(); i += 2) {
+    const uint16_t half = static_cast<uint16_t>(0x2400 + (hash(static_cast<uint32_t>(i)) & 0x8fff) % 0x0c00);
+    std::memcpy(&packed[i], &half, 2);
+  }
+  std::vector<float> x(size_t{n} * cols), norm(cols);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(static_cast<int>(hash(static_cast<uint32_t>(i) + 77) % 4001) - 2000) / 613.f;
+  for (size_t i = 0; i < norm.size(); ++i) norm[i] = 0.5f + static_cast<float>(hash(static_cast<uint32_t>(i) + 5) % 1000) / 1000.f;
+  Buffers b{device(x), device(norm), device<float>(size_t{n} * rows), nullptr, device<uint8_t>(size_t{n} * cols), device<GroupScale>(size_t{n} * groups), device(std::vector<uint32_t>{n})};
+  const Shape shape{"check", {rows}, cols, normed, q1::fuse_none};
+  uint8_t* const on_device = device(packed);
+  const q1::Product p = product(shape, b, n, on_device);
+  std::vector<float> want;
+  for (uint32_t r = 0; r < n; ++r) {
+    const auto row = formula(packed, rows, cols, &x[size_t{r} * cols], normed ? norm.data() : nullptr, p.eps);
+    want.insert(want.end(), row.begin(), row.end());
+  }
+  std::vector<std::pair<std::string, Choice>> choices = {{"default", default_choice(p)}, {"gemm 4", turbo::q1::gemm_choice(n, p.n_tiles, 4)}, {"gemm 8", turbo::q1::gemm_choice(n, p.n_tiles, 8)}};
+  for (const uint32_t width : {1u, 2u, 4u, 8u}) {
+    if (q1::matvec_shared_bytes(width, groups) > shared_limit) continue;
+    if (width >= n) choices.push_back({"matvec fused", matvec_choice(p, width, false, 2)});
+    choices.push_back({"matvec prepared", matvec_choice(p, width, true, 1)});
+  }
+  for (const auto& [name, choice] : choices) {
+    CHECK(cudaMemset(b.out, 0xff, want.size() * 4));
+    launch(choice, p, b);
+    CHECK(cudaStreamSynchronize(stream));
+    std::vector<float> got(want.size());
+    CHECK(cudaMemcpy(got.data(), b.out, got.size() * 4, cudaMemcpyDeviceToHost));
+    size_t bad = 0;
+    for (size_t i = 0; i < got.size(); ++i) bad += std::memcmp(&got[i], &want[i], 4) != 0;
+    if (bad) {
+      ++failures;
+      std::printf("WRONG %u x %u, %u rows%s, %s, kernel %d: %zu of %zu differ\n", rows, cols, n, normed ? ", norm" : "", name.c_str(), static_cast<int>(choice.kernel), bad, got.size());
+    }
+  }
+  for (void* q : {static_cast<void*>(b.x), static_cast<void*>(b.norm), static_cast<void*>(b.out), static_cast<void*>(b.planes), static_cast<void*>(b.scales), static_cast<void*>(b.n_rows), static_cast<void*>(on_device)})
+    CHECK(cudaFree(q));
+}
+
+// ---- times ----
+uint64_t bytes_of(const Shape& s) {
+  uint64_t bytes = 0;
+  for (const uint32_t r : s.rows) bytes += (q1::packed_bytes(r, s.cols / 128) + 255) / 256 * 256;
+  return bytes;
+}
+
+double time_of(const Shape& s, const Buffers& b, uint32_t rows, const Choice& choice, const uint8_t* pool, uint64_t pool_bytes) {
+  const uint64_t bytes = bytes_of(s);
+  const int copies = static_cast<int>(std::min<uint64_t>(48, std::max<uint64_t>(1, pool_bytes / bytes)));
+  cudaGraph_t graph;
+  cudaGraphExec_t exec;
+  CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+  for (int c = 0; c < copies; ++c) launch(choice, product(s, b, rows, pool + c * bytes), b);
+  CHECK(cudaStreamEndCapture(stream, &graph));
+  CHECK(cudaGraphInstantiate(&exec, graph, 0));
+  const double us = median_us(9, [&] { CHECK(cudaGraphLaunch(exec, stream)); }) / copies;
+  CHECK(cudaGraphExecDestroy(exec));
+  CHECK(cudaGraphDestroy(graph));
+  return us;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string mode = argc > 1 ? argv[1] : "";
+  cudaDeviceProp properties;
+  CHECK(cudaGetDeviceProperties(&properties, 0));
+  CHECK(cudaStreamCreate(&stream));
+  units = static_cast<uint32_t>(properties.multiProcessorCount);
+  shared_limit = turbo::q1::kMostSharedBytes;
+  for (uint32_t k = 0; k < 4; ++k) CHECK(cudaFuncSetAttribute(function_of(k), cudaFuncAttributeMaxDynamicSharedMemorySize, shared_limit));
+  std::printf("%s, %u SMs\n", properties.name, units);
+  for (const uint32_t k : {0u, 1u, 2u, 3u, 4u, uint32_t{turbo::q1::gemm_8}}) {
+    cudaFuncAttributes a;
+    CHECK(cudaFuncGetAttributes(&a, function_of(k)));
+    std::printf("kernel %u: %d registers, %zu local bytes, %zu shared bytes\n", k, a.numRegs, a.localSizeBytes, a.sharedSizeBytes);
+  }
+  for (const uint32_t cols : {128u, 640u, 2048u, 2560u, 4096u, 6144u, 9728u, 12288u})
+    for (const uint32_t n : {1u, 2u, 3u, 4u, 8u, 9u, 70u}) {
+      if (n > 9 && cols > 4096) continue;
+      check(cols > 4096 ? 37 : 150, cols, n, n % 2 == 1);
+    }
+  std::printf("bit checks: %s\n", failures ? "WRONG" : "all equal to the formula");
+  if (mode == "check" || failures) return failures != 0;
+
+  const uint64_t pool_bytes = uint64_t{1536} << 20;
+  uint8_t* const pool = device<uint8_t>(pool_bytes);
+  // Any 16 bits are signs; as scales they would be NaN here and there, which costs nothing but is no fair picture.
+  fill_halves<<<2048, 256, 0, stream>>>(reinterpret_cast<uint16_t*>(pool), pool_bytes / 2, 9);
+  constexpr uint32_t kMostRows = 512, kMostCols = 12288, kMostOut = 151936;
+  Buffers b{device<float>(size_t{kMostRows} * kMostCols), device<float>(kMostCols), device<float>(size_t{kMostRows} * 24576 + size_t{8} * kMostOut),
+            device<float>(size_t{kMostRows} * 12288), device<uint8_t>(size_t{kMostRows} * kMostCols), device<GroupScale>(size_t{kMostRows} * kMostCols / 128), device(std::vector<uint32_t>{kMostRows})};
+  std::vector<float> x(size_t{kMostRows} * kMostCols);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(hash(static_cast<uint32_t>(i)) % 4001) / 2000.f - 1.f;
+  CHECK(cudaMemcpy(b.x, x.data(), x.size() * 4, cudaMemcpyHostToDevice));
+  CHECK(cudaMemcpy(b.norm, x.data(), kMostCols * 4, cudaMemcpyHostToDevice));
+  CHECK(cudaMemcpy(b.residual, x.data(), size_t{kMostRows} * 12288 * 4, cudaMemcpyHostToDevice));
+  const double read_us = median_us(9, [&] { read_all<<<units * 8, 512, 0, stream>>>(reinterpret_cast<uint32_t*>(b.planes), reinterpret_cast<const Words4*>(pool), pool_bytes / 16); });
+  const double peak_us = median_us(5, [&] { dot_peak<<<units * 8, 256, 0, stream>>>(reinterpret_cast<int*>(b.planes), 2000, 3); });
+  const double read_rate = static_cast<double>(pool_bytes) / read_us * 1e-3, peak = static_cast<double>(units) * 8 * 256 * 64 * 2000 / peak_us * 1e-6;
+  std::printf("read %.0f GB/s, dot4 peak %.2f T/s\n", read_rate, peak);
+
+  struct Model { const char* name; uint32_t h, ff, kv; uint32_t q; };
+  for (const Model& m : {Model{"1.7B", 2048, 6144, 1024, 2048}, Model{"4B", 2560, 9728, 1024, 4096}, Model{"8B", 4096, 12288, 1024, 4096}}) {
+    const Shape shapes[] = {{"qkv", {m.q, m.kv, m.kv}, m.h, true, q1::fuse_none},
+                            {"o", {m.h}, m.q, false, q1::fuse_add},
+                            {"gate|up", {m.ff, m.ff}, m.h, true, q1::fuse_silu},
+                            {"down", {m.h}, m.ff, false, q1::fuse_add},
+                            {"head", {kMostOut}, m.h, true, q1::fuse_none}};
+    double step[4] = {0, 0, 0, 0};
+    for (const Shape& s : shapes) {
+      const bool head = s.rows[0] == kMostOut;
+      std::printf("%-5s %-8s %7.2f MB, floor %6.2f us |", m.name, s.name, static_cast<double>(bytes_of(s)) * 1e-6, static_cast<double>(bytes_of(s)) / read_rate * 1e-3);
+      for (uint32_t i = 0; i < 4; ++i) {
+        const uint32_t rows = 1u << i;
+        const q1::Product p = product(s, b, rows, pool);
+        const Choice c = default_choice(p);
+        const double us = time_of(s, b, rows, c, pool, pool_bytes);
+        if (!head) step[i] += us;
+        std::printf(" R%u%s %7.2f us %5.0f GB/s", rows, c.prepared ? "p" : " ", us, static_cast<double>(bytes_of(s)) / us * 1e-3);
+        if (mode == "tune") {
+          std::printf(" [");
+          for (const uint32_t width : {1u, 2u, 4u, 8u})
+            for (const bool prepared : {false, true})
+              for (const uint32_t per_unit : {1u, 2u, 3u, 4u}) {
+                if (width > rows || width * 2 < rows || q1::matvec_shared_bytes(width, p.n_groups) > shared_limit) continue;
+                if (!prepared && width < rows) continue;
+                std::printf(" w%u%s x%u %.2f", width, prepared ? "p" : "", per_unit, time_of(s, b, rows, matvec_choice(p, width, prepared, per_unit), pool, pool_bytes));
+              }
+          std::printf(" ]");
+        }
+      }
+      std::printf("\n");
+      if (head) continue;
+      for (const uint32_t rows : {16u, 32u, 64u, 128u, 512u}) {
+        const q1::Product p = product(s, b, rows, pool);
+        double dots = 0;
+        for (const uint32_t r : s.rows) dots += static_cast<double>(r) * s.cols / 4 * rows;
+        std::printf("      %s %3u rows:", s.name, rows);
+        for (const uint32_t lane_rows : {4u, 8u}) {
+          const double us = time_of(s, b, rows, turbo::q1::gemm_choice(rows, p.n_tiles, lane_rows), pool, pool_bytes);
+          std::printf(" gemm by %u %8.1f us, %5.2f T dot4/s, %4.1f %% of peak;", lane_rows, us, dots / us * 1e-6, 100 * dots / us * 1e-6 / peak);
+        }
+        for (const uint32_t width : {4u, 8u})
+          if (rows <= 128 && q1::matvec_shared_bytes(width, p.n_groups) <= shared_limit) {
+            const double passes_us = time_of(s, b, rows, matvec_choice(p, width, true, 1), pool, pool_bytes);
+            std::printf(" matvec by %u %8.1f us, %4.1f %%;", width, passes_us, 100 * dots / passes_us * 1e-6 / peak);
+          }
+        std::printf(" chosen %u\n", default_choice(p).kernel);
+      }
+    }
+    std::printf("%s: products of a layer: R1 %.2f R2 %.2f R4 %.2f R8 %.2f us\n", m.name, step[0], step[1], step[2], step[3]);
+    std::fflush(stdout);
+  }
+  CHECK(cudaDeviceSynchronize());
+  return 0;
+}
