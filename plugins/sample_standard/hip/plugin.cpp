@@ -1,5 +1,6 @@
 // Sampler "standard", tier hip: a client of the arch pack's device.
 #include "sampler.h"
+#include "verify.h"
 
 #include <optional>
 
@@ -21,11 +22,17 @@ class HipSampler : public Sampler<HipSampler> {
   static const void* interface(std::string_view id) {
     static constexpr turbo_device_client client = {sizeof(turbo_device_client), 0, &c_attach, &c_detach};
     if (id == TURBO_DEVICE_CLIENT_DRAFT) return &client;
+    if (const void* table = verifier_interface<HipSampler>(id)) return table;
     return Sampler<HipSampler>::interface(id);
   }
 
+  DeviceVerifier& verifier() {
+    check_attached();
+    return *verifier_;
+  }
+
   void sample(const turbo_sample& args) override {
-    if (!device_) throw Failure(TURBO_INVALID_ARGUMENT, "sampler 'standard': it was attached to no device");
+    check_attached();
     const WayCounts before = device_->counts();
     device_->sample(args);
     const WayCounts& now = device_->counts();
@@ -34,21 +41,30 @@ class HipSampler : public Sampler<HipSampler> {
   }
 
  private:
+  void check_attached() const {
+    if (!device_) throw Failure(TURBO_INVALID_ARGUMENT, "sampler 'standard': it was attached to no device");
+  }
   static turbo_status c_attach(void* self, const turbo_device* device, turbo_error* error) {
     return guarded(error, [&] {
       detail::check(self && device && TURBO_HAS(device, sync), "attach");
       HipSampler& sampler = *static_cast<HipSampler*>(self);
       const turbo_model_facts* model = sampler.host_.model();
       sampler.device_.reset();
+      sampler.verifier_.reset();
+      sampler.verifier_.emplace(device);
       sampler.device_.emplace(device, model ? model->vocab_size : 0);
     });
   }
   static void c_detach(void* self) {
-    guarded(nullptr, [&] { static_cast<HipSampler*>(self)->device_.reset(); });
+    guarded(nullptr, [&] {
+      static_cast<HipSampler*>(self)->device_.reset();
+      static_cast<HipSampler*>(self)->verifier_.reset();
+    });
   }
 
   const Host host_;
   std::optional<DeviceSampler> device_;
+  std::optional<DeviceVerifier> verifier_;
 };
 
 }  // namespace

@@ -21,6 +21,9 @@ constexpr uint64_t segments(uint32_t vocab) { return (uint64_t{vocab} + device::
 // A thread for every 16 elements of a short row; results do not depend on it.
 constexpr uint32_t threads_for(uint32_t vocab) { return std::clamp((vocab / 16 + 31) / 32 * 32, 32u, device::kThreads); }
 
+/// Masks of all works, and some penalties.
+constexpr uint64_t block_room(uint32_t vocab, uint32_t works) { return std::bit_ceil(works * ((uint64_t{vocab} + 31) / 32 * 4) + (1 << 15)); }
+
 float value_of(uint64_t key) { return candidate_of(~key).logit; }
 int32_t index_of(uint64_t key) { return value_of(key) == -kInfinity ? -1 : candidate_of(~key).id; }
 
@@ -60,7 +63,7 @@ bool DeviceSampler::resize(uint32_t vocab, uint32_t rows, uint32_t works, uint32
   results.add<float>(n_views * kListCapacity);
   // A part that has grown is of use though another could not; what counts is what all of them hold.
   if (!scratch_.grow(scratch.bytes()) || !memory_.grow(memory.bytes()) || !results_.grow(results.bytes()) || !host_results_.grow(results.bytes()) ||
-      !host_rows_.grow(whole * padded(vocab) * sizeof(float)) || !host_plain_.grow(rows * sizeof(GreedyFound)))
+      !block_.grow(block_room(vocab, works)) || !host_block_.grow(block_room(vocab, works)) || !host_rows_.grow(whole * padded(vocab) * sizeof(float)) || !host_plain_.grow(rows * sizeof(GreedyFound)))
     return false;
   vocab_ = vocab;
   n_rows_ = rows;
@@ -192,7 +195,7 @@ void DeviceSampler::enqueue_works(const turbo_sample& args) {
   view_found_ = results.add<ViewFound>(list_.views.size());
   keys_ = results.add<uint64_t>(uint64_t{list_.n_lists} * kListCapacity);
   model_logits_ = results.add<float>(uint64_t{list_.n_lists} * kListCapacity);
-  const uint64_t room = std::bit_ceil(std::max<uint64_t>(block.bytes(), 1 << 16));
+  const uint64_t room = std::bit_ceil(block.bytes());
   if (!block_.grow(room) || !host_block_.grow(room)) throw Failure(TURBO_RESOURCE_EXHAUSTED, "device sampler: no memory for masks and penalties");
   const auto put = [&](uint64_t at, const auto& from) {
     if (!from.empty()) std::memcpy(host_block_.at<char>(at), from.data(), from.size() * sizeof from[0]);

@@ -10,7 +10,7 @@
 extern "C" const turbo_plugin* turbo_plugin_query(uint32_t, uint32_t);
 
 struct SamplerTier {
-  static constexpr uint64_t kDraws = 10000;
+  static constexpr uint64_t kDraws = 3000;
   explicit SamplerTier(turbo::fake::Host& host) : component(turbo_plugin_query, "sampler", "standard", TURBO_TIER_HIP, host) {
     const auto* client = component.interface<turbo_device_client>(TURBO_DEVICE_CLIENT_DRAFT);
     if (client->attach(component.self(), device.api(), nullptr) != TURBO_OK) std::abort();
