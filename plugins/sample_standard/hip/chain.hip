@@ -7,6 +7,3 @@ TB_KERNEL(draft_topk1_postprocess, DraftStepArgs, kArgmaxThreads) { draft_step_b
 TB_KERNEL(greedy_chain_verify, ChainVerifyArgs, kArgmaxThreads) { chain_verify_body(args); }
 TB_KERNEL(build_chain_tree, ChainTreeArgs, 128) { chain_tree_body(args); }
 TB_KERNEL(chain_commit, ChainCommitArgs, 128) { chain_commit_body(args); }
-#if defined(TURBO_SIMULATED_ACCEPT)
-TB_KERNEL(simulated_accept, SimulatedAcceptArgs, 128) { simulated_accept_body(args); }
-#endif

@@ -12,6 +12,10 @@ extern "C" const turbo_code_object turbo_kernels_chain[];
 extern "C" const uint32_t turbo_n_kernels_chain;
 extern "C" const turbo_code_object turbo_kernels_tree[];
 extern "C" const uint32_t turbo_n_kernels_tree;
+#if defined(TURBO_SIMULATED_ACCEPT)
+extern "C" const turbo_code_object turbo_kernels_simulate[];
+extern "C" const uint32_t turbo_n_kernels_simulate;
+#endif
 
 namespace turbo::sample_standard {
 namespace {
@@ -40,7 +44,7 @@ void check_walk(const turbo_tree_walk& walk) { tree_ops::detail::check_walk(walk
 DeviceVerifier::DeviceVerifier(const turbo_device* device)
     : device_(device), staged_(device_, TURBO_MEMORY_DEVICE), host_staged_(device_, TURBO_MEMORY_PINNED) {
   const auto unload = [this] {
-    for (turbo_module* module : {chain_, tree_})
+    for (turbo_module* module : {chain_, tree_, simulate_})
       if (module) device_.raw().module_unload(device_.raw().ctx, module);
   };
   try {
@@ -51,7 +55,8 @@ DeviceVerifier::DeviceVerifier(const turbo_device* device)
     chain_tree_ = device_.kernel(chain_, "build_chain_tree");
     chain_commit_ = device_.kernel(chain_, "chain_commit");
 #if defined(TURBO_SIMULATED_ACCEPT)
-    simulated_accept_ = device_.kernel(chain_, "simulated_accept");
+    simulate_ = device_.load(turbo_kernels_simulate, turbo_n_kernels_simulate);
+    simulated_accept_ = device_.kernel(simulate_, "simulated_accept");
 #endif
     tree_build_ = device_.kernel(tree_, "tree_build");
     tree_link_ = device_.kernel(tree_, "tree_link");
@@ -65,7 +70,8 @@ DeviceVerifier::DeviceVerifier(const turbo_device* device)
 }
 
 DeviceVerifier::~DeviceVerifier() {
-  for (turbo_module* module : {chain_, tree_}) device_.raw().module_unload(device_.raw().ctx, module);
+  for (turbo_module* module : {chain_, tree_, simulate_})
+    if (module) device_.raw().module_unload(device_.raw().ctx, module);
 }
 
 uint64_t DeviceVerifier::scratch_bytes(uint32_t rows) { return ScratchLayout(rows).layout.bytes(); }

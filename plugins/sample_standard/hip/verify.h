@@ -39,7 +39,7 @@ class DeviceVerifier {
   class Staging;
 
   const Device device_;
-  turbo_module *chain_ = nullptr, *tree_ = nullptr;
+  turbo_module *chain_ = nullptr, *tree_ = nullptr, *simulate_ = nullptr;
   turbo_kernel *draft_step_, *chain_verify_, *chain_tree_, *chain_commit_, *simulated_accept_ = nullptr;
   turbo_kernel *tree_build_, *tree_link_, *tree_greedy_, *tree_coins_, *pack_bits_;
   Buffer staged_, host_staged_;
