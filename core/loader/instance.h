@@ -39,14 +39,12 @@ class Instance {
   bool stuck() const { return stuck_; }
 
   const void* table() const { return table_; }
-  /// Another interface of the component, or null.
-  const void* interface(const char* id) const { return component_.query_interface(id); }
   void* self() const { return self_; }
   const std::string& what() const { return what_; }
-
- private:
+  /// A table that the component may offer beside its interface; null when it does not.
   Result<const void*> extension(const char* id, uint32_t least_bytes) const;
 
+ private:
   Instance(const turbo_component& component, std::string what) : component_(component), what_(std::move(what)) {}
 
   const turbo_component& component_;

@@ -84,8 +84,12 @@ void Resolution::State::detach_all() {
 // The pack's ops before the sampler's: whoever offers them in this tier, they are used only where they are right.
 void Resolution::State::choose_tree_ops() {
   std::vector<TreeOpsOffer> offers;
-  for (const Instance* instance : {pack.get(), sampler.get()})
-    if (instance) offers.push_back({instance->what(), static_cast<const turbo_tree_ops*>(instance->interface(TURBO_TREE_OPS_DRAFT)), instance->self()});
+  for (const Instance* instance : {pack.get(), sampler.get()}) {
+    if (!instance) continue;
+    const Result<const void*> table = instance->extension(TURBO_TREE_OPS_DRAFT, 2 * sizeof(uint32_t));
+    if (table) offers.push_back({instance->what(), static_cast<const turbo_tree_ops*>(*table), instance->self()});
+    else report.warnings.push_back(table.status().message());
+  }
   tree_ops = loader::choose_tree_ops(offers);
   for (const TreeOps::Choice& choice : tree_ops.choices)
     for (const std::string& loss : choice.losses) report.warnings.push_back(fmt::format("tree op {}: {}; {} computes it", choice.op, loss, choice.who));
