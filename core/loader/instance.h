@@ -41,10 +41,10 @@ class Instance {
   const void* table() const { return table_; }
   void* self() const { return self_; }
   const std::string& what() const { return what_; }
-
- private:
+  /// A table that the component may offer beside its interface; null when it does not.
   Result<const void*> extension(const char* id, uint32_t least_bytes) const;
 
+ private:
   Instance(const turbo_component& component, std::string what) : component_(component), what_(std::move(what)) {}
 
   const turbo_component& component_;

@@ -81,6 +81,22 @@ void Resolution::State::detach_all() {
   shared_device = nullptr;
 }
 
+// The pack's ops before the sampler's: whoever offers them in this tier, they are used only where they are right.
+void Resolution::State::choose_tree_ops() {
+  std::vector<TreeOpsOffer> offers;
+  for (const Instance* instance : {pack.get(), sampler.get()}) {
+    if (!instance) continue;
+    const Result<const void*> table = instance->extension(TURBO_TREE_OPS_DRAFT, 2 * sizeof(uint32_t));
+    if (table) offers.push_back({instance->what(), static_cast<const turbo_tree_ops*>(*table), instance->self()});
+    else report.warnings.push_back(table.status().message());
+  }
+  tree_ops = loader::choose_tree_ops(offers);
+  for (const TreeOps::Choice& choice : tree_ops.choices)
+    for (const std::string& loss : choice.losses) report.warnings.push_back(fmt::format("tree op {}: {}; {} computes it", choice.op, loss, choice.who));
+  const auto& log = services.log;
+  (log ? *log : *spdlog::default_logger_raw()).debug("tree ops: {}", tree_ops.text());
+}
+
 // The outer ones first: they call the inner ones.
 void Resolution::State::stop_drafters() {
   for (auto part = drafters.rbegin(); part != drafters.rend(); ++part)
@@ -152,6 +168,7 @@ uint32_t Resolution::tier() const { return state_->tier; }
 const turbo_device_info& Resolution::device() const { return state_->device; }
 Component<turbo_arch_pack> Resolution::arch_pack() const { return component_of<turbo_arch_pack>(state_->pack.get()); }
 Component<turbo_sampler> Resolution::sampler() const { return component_of<turbo_sampler>(state_->sampler.get()); }
+const TreeOps& Resolution::tree_ops() const { return state_->tree_ops; }
 Component<turbo_drafter> Resolution::drafter() const { return component_of<turbo_drafter>(state_->drafter()); }
 
 Component<turbo_weight_format> Resolution::weight_format(uint32_t type) const {
@@ -202,6 +219,7 @@ Status Resolution::start() {
     if (instance) TURBO_RETURN_IF_ERROR(instance->start());
   for (auto& side : state_->spare_codecs)
     for (auto& [name, instance] : side) TURBO_RETURN_IF_ERROR(instance->start());
+  state_->choose_tree_ops();
   return Status::ok();
 }
 

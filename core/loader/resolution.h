@@ -7,6 +7,7 @@
 
 #include "loader/instance.h"
 #include "loader/resolve.h"
+#include "loader/tree_ops.h"
 
 namespace turbo::loader {
 
@@ -55,10 +56,12 @@ struct Resolution::State {
   std::unique_ptr<Instance> codecs[2];
   std::map<std::string, std::unique_ptr<Instance>> spare_codecs[2];  // by side, then component name
   std::unique_ptr<Instance> sampler, pack;
+  TreeOps tree_ops = loader::choose_tree_ops({});
   std::vector<std::unique_ptr<DrafterPart>> drafters;  // inner ones before those over them; the last is the engine's
   Report report;
 
   Instance* drafter() const { return drafters.empty() ? nullptr : drafters.back()->instance.get(); }
+  void choose_tree_ops();
   void stop_drafters();
   void destroy_drafters();
   Status open_part(DrafterPart& part);

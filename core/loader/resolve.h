@@ -102,6 +102,8 @@ struct Component {
   explicit operator bool() const { return table != nullptr; }
 };
 
+struct TreeOps;
+
 /// What a run works with. Movable. Taking it down stops everything, then destroys in the reverse order of creation;
 /// libraries stay mapped.
 class Resolution {
@@ -125,6 +127,8 @@ class Resolution {
   /// for the pool of another model; then everything is as it was.
   Status with_codec(const std::string& name, uint32_t n_layers, const std::function<Status()>& make_pool);
   Component<turbo_sampler> sampler() const;
+  /// Tree ops of the tier, each proven on known trees; the host's before start.
+  const TreeOps& tree_ops() const;
   /// Empty until open_drafter has answered ok, and when the drafter is off.
   Component<turbo_drafter> drafter() const;
 

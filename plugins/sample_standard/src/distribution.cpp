@@ -6,9 +6,9 @@
 namespace turbo::sample_standard {
 namespace {
 
-constexpr float kBan = -100.0f;
 constexpr float kLargestPenalty = 1e6f;  // keeps every sum of penalties finite
-constexpr uint32_t kSeen = 0x80000000u;  // in the prompt, output or path; the other bits count output and path
+
+}  // namespace
 
 bool in_range(const SampleRow& row) {
   const auto within = [](float x, float low, float high) { return x >= low && x <= high; };  // false for NaN
@@ -28,8 +28,6 @@ bool penalised(const SampleRow& row) {
   return row.repetition_penalty != 1 || row.presence_penalty != 0 || row.frequency_penalty != 0;
 }
 
-}  // namespace
-
 double ln(double x) {
   int exponent = 0;
   double m = std::frexp(x, &exponent);
@@ -45,10 +43,9 @@ double ln(double x) {
 
 turbo_status Distribution::prepare(const SampleRow& row) {
   n_ = row.logits.size();
+  found_ = nullptr;
+  undecided_ = false;
   model_mass_ = 0;
-  kept_.clear();
-  greedy_ = -1;
-  lazy_ = false;
   if (!in_range(row)) return TURBO_INVALID_ARGUMENT;
   if (!model_.reset(row.logits.data(), n_)) return TURBO_CORRUPT_INPUT;
   ranking_ = &model_;
@@ -57,6 +54,29 @@ turbo_status Distribution::prepare(const SampleRow& row) {
     adjusted_.reset(values_.data(), n_);
     ranking_ = &adjusted_;
   }
+  return choose(row);
+}
+
+turbo_status Distribution::prepare(const SampleRow& row, const Found& found) {
+  n_ = row.logits.size();
+  found_ = &found;
+  undecided_ = false;
+  model_mass_ = found.model_mass;
+  if (!in_range(row)) return TURBO_INVALID_ARGUMENT;
+  if (found.nan) return TURBO_CORRUPT_INPUT;
+  model_.reset(found.model);
+  ranking_ = &model_;
+  if (found.edited) {
+    adjusted_.reset(*found.edited);
+    ranking_ = &adjusted_;
+  }
+  return choose(row);
+}
+
+turbo_status Distribution::choose(const SampleRow& row) {
+  kept_.clear();
+  greedy_ = -1;
+  lazy_ = false;
   if (ranking_->max() == -kInfinity) return TURBO_NOT_FOUND;
   temperature_ = row.temperature;
   if (temperature_ == 0) {
@@ -105,20 +125,23 @@ void Distribution::apply_penalties(const SampleRow& row) {
   }
 }
 
+float Distribution::weight_at(uint64_t i) {
+  const auto candidate = ranking_->at(i);
+  if (candidate) return weight(candidate->logit, ranking_->max(), temperature_);
+  undecided_ |= ranking_->is_partial() && !found_->tail_is_zero;
+  return 0;
+}
+
 // top-k, top-p and min-p each keep a prefix of the descending order, so one walk finds the shortest.
 void Distribution::filter(const SampleRow& row) {
-  const float max = ranking_->max();
-  const auto weight_at = [&](uint64_t i) {
-    const auto candidate = ranking_->at(i);
-    return candidate ? weight(candidate->logit, max, temperature_) : 0.0f;
-  };
   double total = 0;
   if (row.top_k > 0 && static_cast<uint64_t>(row.top_k) < n_) {
     ranking_->cut(static_cast<uint64_t>(row.top_k));
+    undecided_ |= ranking_->is_partial();
     uint64_t i = 0;
     for (float w; (w = weight_at(i)) > 0; ++i) total += static_cast<double>(w);
   } else {
-    total = weight_sum(ranking_->logits(), n_, max, temperature_);
+    total = found_ ? found_->mass : weight_sum(ranking_->logits(), n_, ranking_->max(), temperature_);
     if (ranking_ == &model_ && temperature_ == 1) model_mass_ = total;
   }
   mass_ = total;
@@ -164,10 +187,9 @@ void Distribution::keep_typical(float typical_p) {
 
 const Distribution::Kept* Distribution::kept_at(uint64_t i) {
   while (lazy_ && i >= kept_.size()) {
-    const auto next = ranking_->at(kept_.size());
-    const float w = next ? weight(next->logit, ranking_->max(), temperature_) : 0.0f;
+    const float w = weight_at(kept_.size());
     if (!(w > 0)) lazy_ = false;
-    else kept_.push_back({next->id, w});
+    else kept_.push_back({ranking_->at(kept_.size())->id, w});
   }
   return i < kept_.size() ? &kept_[i] : nullptr;
 }
@@ -197,20 +219,37 @@ double Distribution::model_mass() {
   return model_mass_;
 }
 
-float Distribution::logprob(int32_t id) {
-  const float x = model_.logits()[id], max = model_.max();
+float Distribution::model_logit(int32_t id) const {
+  if (!found_) return model_.logits()[id];
+  if (greedy_ >= 0) return found_->edited ? found_->greedy_logit : model_.max();
+  const std::span<const uint64_t> keys = found_->edited ? found_->edited->keys : found_->model.keys;
+  size_t at = 0;
+  while (static_cast<uint32_t>(keys[at]) != static_cast<uint32_t>(id)) ++at;  // it was drawn from there
+  return found_->edited ? found_->model_logits[at] : candidate_of(keys[at]).logit;
+}
+
+float Distribution::logprob(int32_t id) { return logprob_of(model_logit(id)); }
+
+float Distribution::logprob_of(float x) {
+  const float max = model_.max();
   if (max == kInfinity) return x == kInfinity ? static_cast<float>(-ln(model_mass())) : -kInfinity;
   return static_cast<float>(static_cast<double>(x) - static_cast<double>(max) - ln(model_mass()));
 }
 
 void Distribution::top(std::span<int32_t> ids, std::span<float> logprobs) {
   // The draw may have cut the model's own ranking: start over.
-  if (ranking_ == &model_) model_.reset(model_.logits(), n_);
+  if (ranking_ == &model_) {
+    if (found_) model_.reset(found_->model);
+    else model_.reset(model_.logits(), n_);
+  }
   for (size_t i = 0; i < ids.size(); ++i) {
     const auto candidate = model_.at(i);
-    if (!candidate) return;
+    if (!candidate) {
+      undecided_ |= model_.is_partial();
+      return;
+    }
     ids[i] = candidate->id;
-    logprobs[i] = logprob(candidate->id);
+    logprobs[i] = logprob_of(candidate->logit);
   }
 }
 

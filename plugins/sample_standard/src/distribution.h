@@ -18,6 +18,24 @@ namespace turbo::sample_standard {
 /// Natural logarithm by a fixed sequence of operations, about 1 ulp, x > 0 finite.
 double ln(double x);
 
+/// Whether the parameters of the row's request can be served; prepare refuses the others.
+bool in_range(const SampleRow& row);
+bool penalised(const SampleRow& row);
+constexpr float kBan = -100.0f;          // biases up to here ban
+constexpr uint32_t kSeen = 0x80000000u;  // in the prompt, output or path; the other bits count output and path
+
+/// A row whose logits lie elsewhere, as far as it was looked at there. Edited: after mask, bias and penalties.
+struct Found {
+  bool nan = false;
+  Head model;                        // keys only when alternatives are wanted or nothing was edited
+  const Head* edited = nullptr;      // null: nothing was edited
+  double mass = 0;                   // weight_sum of what is drawn from; not read with top-k
+  double model_mass = 0;             // weight_sum of the model's own logits at temperature 1; for log-probabilities
+  bool tail_is_zero = false;         // what the drawn ranking's head does not hold has weight 0
+  std::span<const float> model_logits;  // of the drawn ranking's keys, one for one; when edited
+  float greedy_logit = 0;            // the model's own, of the edited argmax
+};
+
 class Distribution {
  public:
   struct Entry {
@@ -27,6 +45,10 @@ class Distribution {
 
   /// TURBO_OK, or the status the row ends with. Throws std::bad_alloc.
   turbo_status prepare(const SampleRow& row);
+  /// The same from what was found; undecided() may become true here and in every later call, and then no answer counts:
+  /// the row's logits are needed.
+  turbo_status prepare(const SampleRow& row, const Found& found);
+  bool undecided() const { return undecided_; }
   /// The token at u in [0, 1) after prepare.
   int32_t draw(double u);
   /// Every token that can be drawn, in the order of the draw. The whole table: for tests.
@@ -41,6 +63,10 @@ class Distribution {
     int32_t id;
     float weight;
   };
+  turbo_status choose(const SampleRow& row);
+  float weight_at(uint64_t i);
+  float model_logit(int32_t id) const;
+  float logprob_of(float logit);
   void adjust(const SampleRow& row);
   void apply_penalties(const SampleRow& row);
   void filter(const SampleRow& row);
@@ -55,6 +81,8 @@ class Distribution {
   std::vector<int32_t> touched_;
   std::vector<Kept> kept_;
   std::vector<std::pair<double, uint32_t>> deviations_;
+  const Found* found_ = nullptr;
+  bool undecided_ = false;
   bool lazy_ = false;           // nothing was cut: kept_ follows the ranking as far as it is read
   double mass_ = 0;             // sum of kept weights
   double model_mass_ = 0;       // 0: not yet computed

@@ -36,7 +36,7 @@ typedef float Floats __attribute__((vector_size(32)));
 typedef int32_t Ints __attribute__((vector_size(32)));
 typedef double Doubles4 __attribute__((vector_size(32)));
 
-[[gnu::always_inline]] inline double sum_body(const float* x, uint64_t n, float max, float temperature) {
+[[gnu::always_inline]] inline double segment_body(const float* x, uint64_t n, float max, float temperature) {
   constexpr uint64_t kChunk = 16 * TURBO_LANES;
   Doubles4 lanes[TURBO_LANES / 4] = {};
   uint64_t j = 0;
@@ -56,6 +56,13 @@ typedef double Doubles4 __attribute__((vector_size(32)));
   for (int width = TURBO_LANES / 2; width > 0; width /= 2)
     for (int i = 0; i < width; ++i) lane[i] += lane[i + width];
   return lane[0];
+}
+
+[[gnu::always_inline]] inline double sum_body(const float* x, uint64_t n, float max, float temperature) {
+  double sum = 0;
+  for (uint64_t begin = 0; begin < n; begin += kMassSegment)
+    sum += segment_body(x + begin, n - begin < kMassSegment ? n - begin : kMassSegment, max, temperature);
+  return sum;
 }
 
 [[gnu::always_inline]] inline bool maxima_body(const float* x, uint64_t n, float* maxima) {

@@ -22,7 +22,9 @@ inline float weight(float x, float max, float temperature) {
   return turbo_exp((x - max) / temperature);
 }
 
-/// Sum of weight() over the row: 16 lanes of f64, element j in lane j mod 16, then the fixed tree.
+/// Sum of weight() over the row: segments of 1024 elements in rising order, a segment in 16 lanes of f64 (element j in
+/// lane j mod 16) and a fixed tree. Device tiers follow the same order, many segments at once.
+constexpr uint64_t kMassSegment = 1024;
 double weight_sum(const float* x, uint64_t n, float max, float temperature);
 
 /// The two ISA paths of weight_sum, for tests.

@@ -1,7 +1,5 @@
 // Sampler "standard", tier cpu. One row after another on the engine thread.
-#include "distribution.h"
-
-#include <turbo/kernel/random.h>
+#include "answer.h"
 
 namespace turbo::sample_standard {
 namespace {
@@ -15,11 +13,7 @@ class StandardSampler : public Sampler<StandardSampler> {
   }
 
   void sample_row(const SampleRow& row, SampleAnswer& answer) override {
-    answer.status = distribution_.prepare(row);
-    if (answer.status != TURBO_OK) return;
-    answer.id = distribution_.draw(turbo_uniform(row.seed, row.position));
-    if (answer.logprob) *answer.logprob = distribution_.logprob(answer.id);
-    if (!answer.top_ids.empty()) distribution_.top(answer.top_ids, answer.top_logprobs);
+    answer_row(distribution_, row, answer);
   }
 
  private:

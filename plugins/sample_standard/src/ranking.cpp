@@ -11,7 +11,8 @@ namespace {
 
 constexpr uint64_t kFirstGrow = 64, kGrowth = 4;
 
-// Unsigned order of the key = descending logit, then rising id. Both zeros count as +0.
+}  // namespace
+
 uint64_t key_of(float logit, uint64_t id) {
   const float plain = logit + 0.0f;
   uint32_t bits;
@@ -28,13 +29,12 @@ Candidate candidate_of(uint64_t key) {
   return candidate;
 }
 
-}  // namespace
-
 bool Ranking::reset(const float* x, uint64_t n) {
   x_ = x;
   n_ = n;
+  argmax_ = -1;
   sorted_.clear();
-  complete_ = pooled_ = false;
+  complete_ = pooled_ = partial_ = false;
   maxima_.resize(block_count(n));
   const bool clean = block_maxima(x, n, maxima_.data());
   max_ = -kInfinity;
@@ -42,7 +42,19 @@ bool Ranking::reset(const float* x, uint64_t n) {
   return clean;
 }
 
+void Ranking::reset(const Head& head) {
+  x_ = nullptr;
+  max_ = head.max;
+  argmax_ = head.argmax;
+  sorted_.clear();
+  rest_.assign(head.keys.begin(), head.keys.end());
+  pooled_ = true;
+  complete_ = rest_.empty();
+  partial_ = !head.complete;
+}
+
 int32_t Ranking::argmax() const {
+  if (!x_) return argmax_;
   if (max_ == -kInfinity) return -1;
   const auto block = static_cast<uint64_t>(std::find(maxima_.begin(), maxima_.end(), max_) - maxima_.begin());
   const float* first = x_ + block * kBlock;
@@ -95,6 +107,8 @@ std::optional<Candidate> Ranking::at(uint64_t i) {
 
 void Ranking::cut(uint64_t k) {
   if (sorted_.size() < k && !complete_) grow(k);
+  if (partial_ && sorted_.size() < k) return;  // and stays partial
+  partial_ = false;
   if (k < sorted_.size() || !complete_) {
     // Ties at the k-th may lie beyond what is sorted so far.
     const float least = candidate_of(sorted_[k - 1]).logit;

@@ -1,4 +1,5 @@
-// The component through its ABI table.
+// The component through its ABI table. Compiled into the test program of each tier, whose sampler_tier.h makes the
+// component and hands it batches whose logits lie where the tier wants them.
 #include <gtest/gtest.h>
 #include <turbo/abi/sampler.h>
 #include <turbo/fake/host.hpp>
@@ -8,7 +9,7 @@
 #include <cstring>
 #include <numeric>
 
-extern "C" const turbo_plugin* turbo_plugin_query(uint32_t, uint32_t);
+#include <sampler_tier.h>  // of the folder that builds this program
 
 namespace {
 
@@ -64,9 +65,10 @@ struct Batch {
 class SamplerTest : public testing::Test {
  protected:
   turbo::fake::Host host;
-  turbo::fake::Component component{turbo_plugin_query, "sampler", "standard", TURBO_TIER_CPU, host};
+  SamplerTier tier{host};
+  turbo::fake::Component& component = tier.component;
   const turbo_sampler* table = component.interface<turbo_sampler>(TURBO_SAMPLER_1);
-  turbo_status sample(Batch& batch) { return table->sample(component.self(), &batch.build(), nullptr); }
+  turbo_status sample(Batch& batch) { return tier.sample(table, batch.build()); }
 };
 
 void fill(Batch& batch, uint64_t seed) {
@@ -82,7 +84,7 @@ TEST_F(SamplerTest, UnknownInterfaceIsNull) {
 
 TEST_F(SamplerTest, DrawsFollowTheDistribution) {
   constexpr uint32_t kVocab = 6;
-  constexpr uint64_t kDraws = 1000000, kRows = 1000;
+  constexpr uint64_t kDraws = SamplerTier::kDraws, kRows = std::min<uint64_t>(1000, kDraws);
   const float x[kVocab] = {0.0f, 1.5f, -1.0f, 0.7f, 2.0f, -3.0f};
   double p[kVocab], sum = 0;
   for (uint32_t i = 0; i < kVocab; ++i) sum += p[i] = std::exp(static_cast<double>(x[i]) / 0.9);
@@ -251,7 +253,7 @@ TEST_F(SamplerTest, NullParametersMeanNeutral) {
   b.params.temperature = nullptr;
   b.params.seed = nullptr;
   args.logprobs = nullptr;
-  ASSERT_EQ(table->sample(component.self(), &args, nullptr), TURBO_OK);
+  ASSERT_EQ(tier.sample(table, args), TURBO_OK);
   EXPECT_EQ(a.ids, b.ids);
 }
 

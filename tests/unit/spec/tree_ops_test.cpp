@@ -1,7 +1,10 @@
-// The tree ops of the host: goldens, brute force, the distribution of the coin walk, malformed trees.
+// Tree ops: goldens, brute force, the distribution of the coin walk, malformed trees. Compiled into the test program of
+// each tier, whose tree_tier.h says who computes and how much of it is bearable there.
 #include <gtest/gtest.h>
 #include <turbo/kernel/tree_ops.hpp>
 #include <turbo/kernel/tree_ops_check.hpp>
+
+#include <tree_tier.h>  // of the folder that builds this program
 
 #include <map>
 #include <random>
@@ -94,7 +97,7 @@ TEST(TreeOps, LinksOfAMask) {
   const std::vector<uint8_t> mask = {1, 0, 0, 0, 1, 1, 0, 0, 1, 0, 1, 0, 1, 0, 1, 1};
   const Ids prefix = {12};
   Ids positions(4), retrieve(4), next_token(4), next_sibling(4);
-  link({sizeof(turbo_tree_links), 1, 4, 0, mask.data(), prefix.data(), positions.data(), retrieve.data(), next_token.data(), next_sibling.data()});
+  TreeTier::get().link({sizeof(turbo_tree_links), 1, 4, 0, mask.data(), prefix.data(), positions.data(), retrieve.data(), next_token.data(), next_sibling.data()});
   EXPECT_EQ(retrieve, (Ids{0, 1, 2, 3}));
   EXPECT_EQ(next_token, (Ids{1, -1, 3, -1}));
   EXPECT_EQ(next_sibling, (Ids{-1, 2, -1, -1}));
@@ -105,7 +108,7 @@ TEST(TreeOps, DeadSlotsAreNeverLinked) {
   const std::vector<uint8_t> rows = {1, 0, 0, /**/ 0, 1, 0, /**/ 1, 0, 1};  // root, dead, child
   const Ids prefix = {5};
   Ids positions(3), retrieve(3), next_token(3), next_sibling(3);
-  link({sizeof(turbo_tree_links), 1, 3, 0, rows.data(), prefix.data(), positions.data(), retrieve.data(), next_token.data(), next_sibling.data()});
+  TreeTier::get().link({sizeof(turbo_tree_links), 1, 3, 0, rows.data(), prefix.data(), positions.data(), retrieve.data(), next_token.data(), next_sibling.data()});
   EXPECT_EQ(next_token, (Ids{2, -1, -1}));
   EXPECT_EQ(next_sibling, (Ids{-1, -1, -1}));
   EXPECT_EQ(positions, (Ids{5, 5, 6}));
@@ -113,7 +116,7 @@ TEST(TreeOps, DeadSlotsAreNeverLinked) {
 
 TEST(TreeOps, GreedyWalkOfTheGolden) {
   WalkArrays walk = golden_tree();
-  verify_greedy(walk.raw(), golden_target().data());
+  TreeTier::get().verify_greedy(walk.raw(), golden_target().data());
   EXPECT_EQ(walk.predicts, (std::vector<int32_t>{3, -1, -1, 4, 5, 18, 11, -1, -1, -1, 12, 18}));
   EXPECT_EQ(walk.accept_index, (std::vector<int32_t>{0, 3, 4, 5, 6, 10, 11, -1}));
   EXPECT_EQ(walk.n_accepted, (std::vector<int32_t>{3, 2}));
@@ -130,11 +133,11 @@ TEST(TreeOps, CoinWalkOfTheGolden) {
     for (uint32_t v = 0; v < kGoldenVocabulary; ++v) coins.target[row * kGoldenVocabulary + v] = static_cast<float>(weight[v] / sum);
   }
   std::mt19937 rng(5);
-  for (int round = 0; round < 50; ++round) {
+  for (int round = 0; round < TreeTier::rounds(50); ++round) {
     for (float& coin : coins.coins) coin = static_cast<float>(rng() % 1000) / 1000;
     for (float& coin : coins.final_coin) coin = static_cast<float>(rng() % 1000) / 1000;
     walk.clear();
-    verify_coins(walk.raw(), coins.raw());
+    TreeTier::get().verify_coins(walk.raw(), coins.raw());
     EXPECT_EQ(walk.predicts, (std::vector<int32_t>{3, -1, -1, 4, 5, 18, 11, -1, -1, -1, 12, 18}));
     EXPECT_EQ(walk.accept_index, (std::vector<int32_t>{0, 3, 4, 5, 6, 10, 11, -1}));
     EXPECT_EQ(walk.n_accepted, (std::vector<int32_t>{3, 2}));
@@ -142,7 +145,7 @@ TEST(TreeOps, CoinWalkOfTheGolden) {
   }
   coins.single = coins.acc = 0;  // every first child is taken
   walk.clear();
-  verify_coins(walk.raw(), coins.raw());
+  TreeTier::get().verify_coins(walk.raw(), coins.raw());
   EXPECT_EQ(walk.predicts, (std::vector<int32_t>{1, 2, 18, -1, -1, -1, 11, -1, -1, -1, 12, 18}));
   EXPECT_EQ(walk.accept_index, (std::vector<int32_t>{0, 1, 2, -1, 6, 10, 11, -1}));
   EXPECT_EQ(walk.n_accepted, (std::vector<int32_t>{2, 2}));
@@ -194,7 +197,7 @@ void coin_distribution(WalkArrays& walk, CoinArrays& coins, uint32_t slot, uint3
     if (sums[v + 1] == sums[v]) continue;
     coins.final_coin[0] = static_cast<float>((sums[v] + sums[v + 1]) / 2);
     walk.clear();
-    verify_coins(walk.raw(), coins.raw());
+    TreeTier::get().verify_coins(walk.raw(), coins.raw());
     out[walk.emitted(0)] += weight * (1 - edges.back()) * (sums[v + 1] - sums[v]);
   }
 }
@@ -217,7 +220,7 @@ void expect_equal(const Distribution& a, const Distribution& b) {
 // T2 and T6.
 TEST(TreeOps, TheCoinWalkHasTheTargetsDistribution) {
   std::mt19937 rng(11);
-  for (int round = 0; round < 200; ++round) {
+  for (int round = 0; round < TreeTier::rounds(200); ++round) {
     const uint32_t k = 1 + rng() % 7, v = 3 + rng() % 6;
     WalkArrays walk(1, k, 1 + rng() % k);
     const std::vector<int64_t> parents = random_tree(rng, walk, 0, v);
@@ -254,12 +257,12 @@ TEST(TreeOps, DeadSlotsDoNotBendTheDistribution) {
     CoinArrays coins(1, 8, 5);
     for (uint32_t slot = 0; slot < 8; ++slot) std::copy(p.begin(), p.end(), coins.target.begin() + slot * 5);
     std::vector<double> seen(5);
-    constexpr int kDraws = 200000;
+    constexpr int kDraws = TreeTier::rounds(200000);
     for (int i = 0; i < kDraws; ++i) {
       for (float& coin : coins.coins) coin = uniform(rng);
       coins.final_coin[0] = uniform(rng);
       walk.clear();
-      verify_coins(walk.raw(), coins.raw());
+      TreeTier::get().verify_coins(walk.raw(), coins.raw());
       seen[walk.emitted(0)[0]] += 1.0 / kDraws;
     }
     double chi = 0;
@@ -273,14 +276,14 @@ TEST(TreeOps, DeadSlotsDoNotBendTheDistribution) {
 // T1, T5, T7: the greedy walk against following the target by hand, alone and in a batch.
 TEST(TreeOps, GreedyWalksFollowTheTarget) {
   std::mt19937 rng(21);
-  for (int round = 0; round < 500; ++round) {
+  for (int round = 0; round < TreeTier::rounds(500); ++round) {
     const uint32_t b = 1 + rng() % 4, k = 1 + rng() % 64, v = 2 + rng() % 5;
     WalkArrays walk(b, k, 1 + rng() % k);
     std::vector<std::vector<int64_t>> parents;
     for (uint32_t r = 0; r < b; ++r) parents.push_back(random_tree(rng, walk, r, v));
     Ids target(b * k);
     for (int64_t& token : target) token = rng() % v;
-    verify_greedy(walk.raw(), target.data());
+    TreeTier::get().verify_greedy(walk.raw(), target.data());
     for (uint32_t r = 0; r < b; ++r) {
       std::vector<int32_t> expected;
       for (int64_t at = 0; at >= 0;) {
@@ -315,7 +318,7 @@ struct BuildArrays {
 
 TEST(TreeOps, BuildsTreesFromCandidatePools) {
   std::mt19937 rng(8);
-  for (int round = 0; round < 300; ++round) {
+  for (int round = 0; round < TreeTier::rounds(300); ++round) {
     const uint32_t b = 1 + rng() % 3, t = 1 + rng() % 4, d = 1 + rng() % 5;
     const uint32_t pool = t + (d - 1) * t * t, k = 1 + rng() % std::min(63u, pool);
     BuildArrays arrays;
@@ -358,7 +361,7 @@ TEST(TreeOps, BuildsTreesFromCandidatePools) {
     if (mode == TURBO_TREE_MASK_PACKED) bytes = b * k * detail::packed_bytes(k);
     if (mode == TURBO_TREE_MASK_FULL)
       for (const int64_t prefix : arrays.prefix) bytes += k * prefix;
-    build(arrays.raw(b, k, t, d, mode, bytes));
+    TreeTier::get().build(arrays.raw(b, k, t, d, mode, bytes));
     size_t at = 0;
     for (uint32_t r = 0; r < b; ++r) {
       EXPECT_EQ(arrays.orphans[r], 0u);
@@ -397,7 +400,7 @@ TEST(TreeOps, OrphansAreToldAndLeftAlone) {
   arrays.prefix = {10};
   arrays.parent_list = {-1, 0, 1};
   arrays.selected = {1, 2, 4};  // 2 is a child of 0, which was not selected; 4 one of 1
-  build(arrays.raw(1, 4, 2, 2, TURBO_TREE_MASK_SLOTS, 16));
+  TreeTier::get().build(arrays.raw(1, 4, 2, 2, TURBO_TREE_MASK_SLOTS, 16));
   EXPECT_EQ(arrays.orphans[0], 1u);
   EXPECT_EQ(arrays.next_token, (Ids{1, 3, -1, -1}));
   EXPECT_EQ(arrays.next_sibling, (Ids{-1, -1, -1, -1}));
@@ -411,22 +414,22 @@ TEST(TreeOps, RefusesWhatIsNoTree) {
   loop.next_token = {1, -1, -1};
   loop.next_sibling = {-1, 1, -1};
   const Ids target(3, 9);
-  EXPECT_THROW(verify_greedy(loop.raw(), target.data()), Failure);
+  EXPECT_THROW(TreeTier::get().verify_greedy(loop.raw(), target.data()), Failure);
   WalkArrays far(1, 3, 3);
   far.next_token = {1000, -1, -1};
-  EXPECT_THROW(verify_greedy(far.raw(), target.data()), Failure);
+  EXPECT_THROW(TreeTier::get().verify_greedy(far.raw(), target.data()), Failure);
   WalkArrays row(1, 3, 3);
   row.retrieve[0] = 7;
-  EXPECT_THROW(verify_greedy(row.raw(), target.data()), Failure);
+  EXPECT_THROW(TreeTier::get().verify_greedy(row.raw(), target.data()), Failure);
   WalkArrays wide(1, 65, 1);
-  EXPECT_THROW(verify_greedy(wide.raw(), target.data()), Failure);
+  EXPECT_THROW(TreeTier::get().verify_greedy(wide.raw(), target.data()), Failure);
   BuildArrays arrays;
   arrays.prefix = {1};
   arrays.selected = {5};
-  EXPECT_THROW(build(arrays.raw(1, 2, 2, 1, TURBO_TREE_MASK_SLOTS, 4)), Failure) << "the pool has two candidates";
+  EXPECT_THROW(TreeTier::get().build(arrays.raw(1, 2, 2, 1, TURBO_TREE_MASK_SLOTS, 4)), Failure) << "the pool has two candidates";
   arrays.selected = {0};
-  EXPECT_THROW(build(arrays.raw(1, 2, 2, 1, TURBO_TREE_MASK_SLOTS, 3)), Failure) << "the mask is too small";
-  build(arrays.raw(1, 2, 2, 1, TURBO_TREE_MASK_SLOTS, 4));
+  EXPECT_THROW(TreeTier::get().build(arrays.raw(1, 2, 2, 1, TURBO_TREE_MASK_SLOTS, 3)), Failure) << "the mask is too small";
+  TreeTier::get().build(arrays.raw(1, 2, 2, 1, TURBO_TREE_MASK_SLOTS, 4));
 }
 
 TEST(TreeOps, ProbabilitiesThatAreNoneFailTheirRequestAlone) {
@@ -434,11 +437,11 @@ TEST(TreeOps, ProbabilitiesThatAreNoneFailTheirRequestAlone) {
   CoinArrays coins(2, 6, kGoldenVocabulary);
   std::fill(coins.target.begin(), coins.target.end(), 0.05f);
   coins.target[3] = NAN;
-  verify_coins(walk.raw(), coins.raw());
+  TreeTier::get().verify_coins(walk.raw(), coins.raw());
   EXPECT_EQ(coins.failed, (std::vector<uint32_t>{1, 0}));
   coins.target[3] = -0.1f;
   walk.clear();
-  verify_coins(walk.raw(), coins.raw());
+  TreeTier::get().verify_coins(walk.raw(), coins.raw());
   EXPECT_EQ(coins.failed, (std::vector<uint32_t>{1, 0}));
 }
 
@@ -454,12 +457,13 @@ TEST(TreeOps, ImpossibleTokensAreNeverEmitted) {
       std::fill(coins.coins.begin(), coins.coins.end(), coin);
       coins.final_coin[0] = last;
       walk.clear();
-      verify_coins(walk.raw(), coins.raw());
+      TreeTier::get().verify_coins(walk.raw(), coins.raw());
       EXPECT_EQ(walk.emitted(0), (std::vector<int32_t>{2, 2}));
     }
 }
 
 TEST(TreeOps, TheSelfTestFindsEachWrongOp) {
+  EXPECT_EQ(find_fault(*TreeTier::get().table(), TreeTier::get().self()), nullptr);
   EXPECT_EQ(find_fault(*host_table(), nullptr), nullptr);
   turbo_tree_ops wrong = *host_table();
   wrong.link = [](void*, const turbo_tree_links*, turbo_error*) -> turbo_status { return TURBO_INTERNAL; };
@@ -491,7 +495,7 @@ TEST(TreeOps, BitsPackedBySegments) {
   const std::vector<uint8_t> x = {1, 0, 1, 1, 0, 0, 0, 0, 9, /**/ 0, 1};
   const std::vector<uint64_t> in = {0, 9, 11}, out = {0, 2, 3};
   std::vector<uint8_t> y(3, 0xff);
-  pack_bits(x.data(), in.data(), 2, out.data(), y.data());
+  TreeTier::get().pack_bits(x.data(), in.data(), 2, out.data(), y.data());
   EXPECT_EQ(y, (std::vector<uint8_t>{0x0d, 0x01, 0x02}));
 }
 

@@ -62,20 +62,35 @@ inline uint64_t mask_size(const turbo_tree_build& a) {
   return bytes;
 }
 
+/// What can be told without reading the arrays.
+inline void check_build(const turbo_tree_build& a) {
+  check_slots(a.n_requests, a.n_slots);
+  const uint64_t t = a.topk, d = a.depth;
+  if (t == 0 || t > 4096 || d == 0 || d > 4096) refuse("topk " + std::to_string(t) + ", depth " + std::to_string(d));
+  const uint64_t pool = t + (d - 1) * t * t;
+  if (a.n_slots - 1 > pool) refuse(std::to_string(a.n_slots - 1) + " nodes of a pool of " + std::to_string(pool));
+  if (a.mask_mode > TURBO_TREE_MASK_PACKED) refuse("mask mode " + std::to_string(a.mask_mode));
+}
+
+inline void check_mask(const turbo_tree_build& a) {
+  for (uint32_t b = 0; b < a.n_requests; ++b)
+    if (a.prefix_len[b] < 0 || a.prefix_len[b] > INT32_MAX) refuse("prefix of " + std::to_string(a.prefix_len[b]));
+  if (a.mask_bytes < mask_size(a)) refuse("a mask of " + std::to_string(a.mask_bytes) + " bytes needs " + std::to_string(mask_size(a)));
+}
+
+inline void check_coins(const turbo_tree_coins& coins) {
+  if (coins.vocabulary == 0) refuse("no vocabulary");
+  if (!(coins.threshold_single >= 0 && coins.threshold_single <= 1 && coins.threshold_acc >= 0 && coins.threshold_acc <= 1)) refuse("thresholds are not in 0..1");
+}
+
 }  // namespace detail
 
 inline void build(const turbo_tree_build& a) {
   using namespace detail;
-  check_slots(a.n_requests, a.n_slots);
+  check_build(a);
+  check_mask(a);
   const uint32_t k = a.n_slots;
-  const uint64_t t = a.topk, d = a.depth;
-  if (t == 0 || t > 4096 || d == 0 || d > 4096) refuse("topk " + std::to_string(t) + ", depth " + std::to_string(d));
-  const uint64_t pool = t + (d - 1) * t * t, parents = t * (d - 1) + 1;
-  if (k - 1 > pool) refuse(std::to_string(k - 1) + " nodes of a pool of " + std::to_string(pool));
-  if (a.mask_mode > TURBO_TREE_MASK_PACKED) refuse("mask mode " + std::to_string(a.mask_mode));
-  for (uint32_t b = 0; b < a.n_requests; ++b)
-    if (a.prefix_len[b] < 0 || a.prefix_len[b] > INT32_MAX) refuse("prefix of " + std::to_string(a.prefix_len[b]));
-  if (a.mask_bytes < mask_size(a)) refuse("a mask of " + std::to_string(a.mask_bytes) + " bytes needs " + std::to_string(mask_size(a)));
+  const uint64_t t = a.topk, d = a.depth, pool = t + (d - 1) * t * t, parents = t * (d - 1) + 1;
   uint64_t mask_at = 0;
   for (uint32_t b = 0; b < a.n_requests; ++b) {
     const int64_t* selected = a.selected + uint64_t{b} * (k - 1);
@@ -223,8 +238,7 @@ inline void verify_coins(const turbo_tree_walk& walk, const turbo_tree_coins& co
   using namespace detail;
   check_walk(walk);
   const uint64_t vocabulary = coins.vocabulary, slots = walk.n_slots;
-  if (vocabulary == 0) refuse("no vocabulary");
-  if (!(coins.threshold_single >= 0 && coins.threshold_single <= 1 && coins.threshold_acc >= 0 && coins.threshold_acc <= 1)) refuse("thresholds are not in 0..1");
+  detail::check_coins(coins);
   const double most = std::max(static_cast<double>(coins.threshold_acc), 1e-9);
   for (uint32_t b = 0; b < walk.n_requests; ++b) {
     Walk at(walk, b);
