@@ -15,7 +15,7 @@ constexpr double kEps = 1e-5, kScale = 0.25;
 using Row = std::vector<double>;
 
 // Weights in (-0.5, 0.5), the same on every run.
-class Weights : public HandleCheck {
+class Weights : public pack::Facts {
  public:
   explicit Weights(ThreadTeam& team) : team_(team) {}
   const turbo_weight* make(uint64_t rows, uint64_t cols) {
@@ -31,8 +31,8 @@ class Weights : public HandleCheck {
     return weights_.back().get();
   }
   double at(const turbo_weight* w, uint64_t row, uint64_t col) const { return (*values_.at(w))[row * w->cols + col]; }
-  bool weight(const turbo_weight*) const override { return true; }
-  bool pool(const turbo_kv_pool*) const override { return true; }
+  std::optional<pack::WeightFacts> weight(const turbo_weight* w) const override { return facts_of(*w); }
+  std::optional<pack::PoolFacts> pool(const turbo_kv_pool* p) const override { return facts_of(*p); }
 
  private:
   ThreadTeam& team_;

@@ -1,30 +1,48 @@
-#include "step_table.h"
+// Step table for arch packs: the arrays behind a turbo_step_table, and the check of every value before a step runs.
+// [load] to create; the engine thread fills it; the check is [engine].
+#pragma once
+
+#include <turbo/pack/facts.hpp>
+#include <turbo/plugin.hpp>
 
 #include <algorithm>
 #include <string>
+#include <vector>
 
-namespace turbo::arch_cpu {
-namespace {
+namespace turbo::pack {
 
-constexpr uint64_t kMaxRows = 65536, kMaxEntries = uint64_t{1} << 28;
+/// What a plan reads from the table.
+struct StepNeeds {
+  uint32_t max_rows = 0, max_logit_rows = 0;
+  uint64_t vocabulary = 0;  // 0: tokens are not read
+  bool positions = false;
+  std::optional<PoolFacts> pool;
+  bool appends = false, attends = false;
+};
 
-[[noreturn]] void refuse(const std::string& why) { throw Failure(TURBO_INVALID_ARGUMENT, "step table: " + why); }
-std::string at_row(uint32_t row) { return "row " + std::to_string(row) + ": "; }
+/// Scratch of the check, sized once.
+struct StepScratch {
+  std::vector<int32_t> direct_blocks;   // per sequence
+  std::vector<uint64_t> append_places;  // per row
+};
+
+namespace detail {
+
+[[noreturn]] inline void refuse(const std::string& why) { throw Failure(TURBO_INVALID_ARGUMENT, "step table: " + why); }
+inline std::string at_row(uint32_t row) { return "row " + std::to_string(row) + ": "; }
 
 // Ids of one logical block of a sequence.
 struct BlockIds { int32_t packed, open; };
-BlockIds block_ids(const turbo_step_table& table, uint32_t seq, uint64_t block) {
+inline BlockIds block_ids(const turbo_step_table& table, uint32_t seq, uint64_t block) {
   const uint64_t at = uint64_t{seq} * table.block_capacity + block;
   return {table.block_table[at], table.open_table[at]};
 }
 
-class KvCheck {
+class StepKvCheck {
  public:
-  KvCheck(const StepTable& table, const StepNeeds& needs, StepScratch& scratch) : t_(table), needs_(needs), pool_(*needs.pool), scratch_(scratch) {
-    any_two_form_ = pool_.any_two_form;
-    any_one_form_ = pool_.any_one_form;
-    sinks_ = pool_.sinks;
-  }
+  StepKvCheck(const turbo_step_table& table, const StepNeeds& needs, StepScratch& scratch)
+      : t_(table), needs_(needs), pool_(*needs.pool), scratch_(scratch), any_two_form_(pool_.any_two_form), any_one_form_(pool_.any_one_form),
+        sinks_(pool_.sinks) {}
 
   void run() {
     std::fill(scratch_.direct_blocks.begin(), scratch_.direct_blocks.begin() + t_.n_seqs, 0);
@@ -104,80 +122,103 @@ class KvCheck {
     if (std::adjacent_find(begin, end) != end) refuse("two rows write the same place of the cache");
   }
 
-  const StepTable& t_;
+  const turbo_step_table& t_;
   const StepNeeds& needs_;
-  const turbo_kv_pool& pool_;
+  const PoolFacts& pool_;
   StepScratch& scratch_;
-  bool any_two_form_, any_one_form_;
-  uint32_t sinks_ = 0;
+  const bool any_two_form_, any_one_form_;
+  const uint32_t sinks_;
 };
 
-}  // namespace
+}  // namespace detail
 
-StepTable::StepTable(const turbo_step_caps& caps) : turbo_step_table{} {
-  if (caps.rows == 0 || caps.rows > kMaxRows || caps.sequences > kMaxRows || caps.logit_rows > kMaxRows ||
-      uint64_t{caps.logit_rows} * caps.mask_words > kMaxEntries || uint64_t{caps.sequences} * caps.blocks_per_sequence > kMaxEntries || uint64_t{caps.rows} * caps.path > kMaxEntries)
-    throw Failure(TURBO_INVALID_ARGUMENT, "step table: " + std::to_string(caps.rows) + " rows, " + std::to_string(caps.sequences) +
-                                              " sequences of " + std::to_string(caps.blocks_per_sequence) + " blocks, paths of " +
-                                              std::to_string(caps.path) + " are out of range");
-  struct_size = sizeof(turbo_step_table);
-  row_capacity = caps.rows;
-  seq_capacity = caps.sequences;
-  logit_capacity = caps.logit_rows;
-  block_capacity = caps.blocks_per_sequence;
-  path_capacity = caps.path;
-  const uint64_t rows = caps.rows, seqs = caps.sequences, blocks = seqs * caps.blocks_per_sequence, paths = rows * caps.path;
-  storage_.assign(5 * rows + paths + seqs + 2 * blocks + caps.logit_rows, 0);
-  int32_t* next = storage_.data();
-  const auto take = [&next](uint64_t n) { return next += n, next - n; };
-  token = take(rows);
-  position = take(rows);
-  row_seq = take(rows);
-  slot = take(rows);
-  path_length = take(rows);
-  path = take(paths);
-  committed = take(seqs);
-  block_table = take(blocks);
-  open_table = take(blocks);
-  logit_row = take(caps.logit_rows);
-  std::fill(block_table, block_table + 2 * blocks, -1);
-  masks_.assign(uint64_t{caps.logit_rows} * caps.mask_words, 0);
-  mask = masks_.empty() ? nullptr : masks_.data();
-  mask_words = caps.mask_words;
-  made_ = *this;
-}
+/// A table over memory of its maker, remembered so that replaced counts or addresses are noticed.
+struct StepArrays : turbo_step_table {
+  static constexpr uint64_t kMaxRows = 65536, kMaxEntries = uint64_t{1} << 28;
 
-void StepTable::check_shape() const {
-  if (row_capacity != made_.row_capacity || seq_capacity != made_.seq_capacity || logit_capacity != made_.logit_capacity ||
-      block_capacity != made_.block_capacity || path_capacity != made_.path_capacity || token != made_.token ||
-      position != made_.position || row_seq != made_.row_seq || slot != made_.slot || path_length != made_.path_length ||
-      path != made_.path || committed != made_.committed || block_table != made_.block_table || open_table != made_.open_table ||
-      logit_row != made_.logit_row || mask != made_.mask || mask_words != made_.mask_words)
-    refuse("its capacities or arrays were replaced");
-}
+  /// Throws Failure when the sizes are out of range. Afterwards words() and mask_words_of() do not overflow.
+  static void check_caps(const turbo_step_caps& caps) {
+    if (caps.rows == 0 || caps.rows > kMaxRows || caps.sequences > kMaxRows || caps.logit_rows > kMaxRows ||
+        uint64_t{caps.logit_rows} * caps.mask_words > kMaxEntries || uint64_t{caps.sequences} * caps.blocks_per_sequence > kMaxEntries ||
+        uint64_t{caps.rows} * caps.path > kMaxEntries)
+      throw Failure(TURBO_INVALID_ARGUMENT, "step table: " + std::to_string(caps.rows) + " rows, " + std::to_string(caps.sequences) +
+                                                " sequences of " + std::to_string(caps.blocks_per_sequence) + " blocks, paths of " +
+                                                std::to_string(caps.path) + " are out of range");
+  }
+  /// 32-bit words of all arrays but the masks.
+  static uint64_t words(const turbo_step_caps& caps) {
+    const uint64_t rows = caps.rows, seqs = caps.sequences;
+    return 5 * rows + rows * caps.path + seqs + 2 * seqs * caps.blocks_per_sequence + caps.logit_rows;
+  }
 
-void check_step(const StepTable& table, const StepNeeds& needs, StepScratch& scratch) {
+  /// Lays the arrays into `storage` (words() long) and `masks` (logit_rows * mask_words), and empties them.
+  StepArrays(const turbo_step_caps& caps, int32_t* storage, uint32_t* masks) : turbo_step_table{} {
+    struct_size = sizeof(turbo_step_table);
+    row_capacity = caps.rows;
+    seq_capacity = caps.sequences;
+    logit_capacity = caps.logit_rows;
+    block_capacity = caps.blocks_per_sequence;
+    path_capacity = caps.path;
+    const uint64_t rows = caps.rows, seqs = caps.sequences, blocks = seqs * caps.blocks_per_sequence, paths = rows * caps.path;
+    std::fill_n(storage, words(caps), 0);
+    const auto take = [&storage](uint64_t n) { return storage += n, storage - n; };
+    token = take(rows);
+    position = take(rows);
+    row_seq = take(rows);
+    slot = take(rows);
+    path_length = take(rows);
+    path = take(paths);
+    committed = take(seqs);
+    block_table = take(blocks);
+    open_table = take(blocks);
+    logit_row = take(caps.logit_rows);
+    std::fill_n(block_table, 2 * blocks, -1);
+    const uint64_t n_masks = uint64_t{caps.logit_rows} * caps.mask_words;
+    if (n_masks) std::fill_n(masks, n_masks, 0u);
+    mask = n_masks ? masks : nullptr;
+    mask_words = caps.mask_words;
+    made_ = *this;
+  }
+  StepArrays(const StepArrays&) = delete;
+  StepArrays& operator=(const StepArrays&) = delete;
+
+  /// Throws Failure when a capacity or an array address is not the maker's own.
+  void check_shape() const {
+    if (row_capacity != made_.row_capacity || seq_capacity != made_.seq_capacity || logit_capacity != made_.logit_capacity ||
+        block_capacity != made_.block_capacity || path_capacity != made_.path_capacity || token != made_.token ||
+        position != made_.position || row_seq != made_.row_seq || slot != made_.slot || path_length != made_.path_length ||
+        path != made_.path || committed != made_.committed || block_table != made_.block_table || open_table != made_.open_table ||
+        logit_row != made_.logit_row || mask != made_.mask || mask_words != made_.mask_words)
+      detail::refuse("its capacities or arrays were replaced");
+  }
+
+ private:
+  turbo_step_table made_{};
+};
+
+/// Throws Failure on the first value that is out of range or contradicts another; after it, no op can leave a buffer.
+inline void check_step(const StepArrays& table, const StepNeeds& needs, StepScratch& scratch) {
   table.check_shape();
   const auto count = [](const char* what, uint32_t n, uint32_t table_limit, uint32_t plan_limit) {
     if (n > table_limit || n > plan_limit)
-      refuse(std::to_string(n) + " " + what + "; the table holds " + std::to_string(table_limit) + ", the plan " + std::to_string(plan_limit));
+      detail::refuse(std::to_string(n) + " " + what + "; the table holds " + std::to_string(table_limit) + ", the plan " + std::to_string(plan_limit));
   };
   count("rows", table.n_rows, table.row_capacity, needs.max_rows);
   count("logit rows", table.n_logit_rows, table.logit_capacity, needs.max_logit_rows);
   count("sequences", table.n_seqs, table.seq_capacity, table.seq_capacity);
   for (uint32_t i = 0; i < table.n_logit_rows; ++i)
     if (table.logit_row[i] < 0 || static_cast<uint32_t>(table.logit_row[i]) >= table.n_rows)
-      refuse("logit row " + std::to_string(i) + " names row " + std::to_string(table.logit_row[i]) + " of " + std::to_string(table.n_rows));
+      detail::refuse("logit row " + std::to_string(i) + " names row " + std::to_string(table.logit_row[i]) + " of " + std::to_string(table.n_rows));
   for (uint32_t row = 0; row < table.n_rows; ++row) {
     if (needs.vocabulary && (table.token[row] < 0 || static_cast<uint64_t>(table.token[row]) >= needs.vocabulary))
-      refuse(at_row(row) + "token " + std::to_string(table.token[row]) + " is not in the vocabulary of " + std::to_string(needs.vocabulary));
+      detail::refuse(detail::at_row(row) + "token " + std::to_string(table.token[row]) + " is not in the vocabulary of " + std::to_string(needs.vocabulary));
     if ((needs.positions || needs.pool) && (table.position[row] < 0 || table.position[row] == INT32_MAX))
-      refuse(at_row(row) + "position " + std::to_string(table.position[row]));
+      detail::refuse(detail::at_row(row) + "position " + std::to_string(table.position[row]));
   }
   if (!needs.pool || !(needs.appends || needs.attends)) return;
   if (scratch.direct_blocks.size() < table.seq_capacity) scratch.direct_blocks.resize(table.seq_capacity);
   if (scratch.append_places.size() < table.row_capacity) scratch.append_places.resize(table.row_capacity);
-  KvCheck(table, needs, scratch).run();
+  detail::StepKvCheck(table, needs, scratch).run();
 }
 
-}  // namespace turbo::arch_cpu
+}  // namespace turbo::pack
