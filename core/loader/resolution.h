@@ -59,6 +59,8 @@ struct Resolution::State {
   Report report;
 
   Instance* drafter() const { return drafters.empty() ? nullptr : drafters.back()->instance.get(); }
+  /// An interface of a format's or codec's component, for the registry.
+  const void* interface_of(const void* instance, const char* id) const;
   void stop_drafters();
   void destroy_drafters();
   Status open_part(DrafterPart& part);

@@ -13,25 +13,25 @@ uint64_t blocks(uint64_t n, uint64_t per_block) { return (n + per_block - 1) / p
 
 }  // namespace
 
-Kernels::Kernels(hip::Device& device, const turbo_code_object* objects, uint32_t n) : device_(device), module_(device.load(objects, n)) {}
+Kernels::Kernels(const turbo_device& device, const turbo_code_object* objects, uint32_t n) : device_(device) {
+  checked("", [&](turbo_error* error) { return device_.module_load(device_.ctx, objects, n, &module_, error); });
+}
 
-Kernels::~Kernels() { device_.unload(module_); }
+Kernels::~Kernels() { device_.module_unload(device_.ctx, module_); }
 
 turbo_kernel* Kernels::find(const char* name) const {
   turbo_kernel* kernel = nullptr;
-  const turbo_device& table = *device_.table();
-  checked("", [&](turbo_error* error) { return table.kernel(table.ctx, module_, name, &kernel, error); });
+  checked("", [&](turbo_error* error) { return device_.kernel(device_.ctx, module_, name, &kernel, error); });
   return kernel;
 }
 
 void Kernels::launch_raw(turbo_kernel* kernel, const void* args, uint32_t bytes, uint64_t grid_x, uint64_t grid_y, uint32_t threads) const {
   if (grid_x > INT32_MAX || grid_y > INT32_MAX) throw Failure(TURBO_RESOURCE_EXHAUSTED, "a launch of " + std::to_string(grid_x) + " x " + std::to_string(grid_y) + " blocks");
   const turbo_launch launch{sizeof(turbo_launch), static_cast<uint32_t>(grid_x), static_cast<uint32_t>(grid_y), 1, threads, 0, args, bytes, 0};
-  const turbo_device& table = *device_.table();
-  checked("", [&](turbo_error* error) { return table.launch(table.ctx, table.stream, kernel, &launch, error); });
+  checked("", [&](turbo_error* error) { return device_.launch(device_.ctx, device_.stream, kernel, &launch, error); });
 }
 
-Ops::Ops(hip::Device& device)
+Ops::Ops(const turbo_device& device)
     : Kernels(device, turbo_kernels_ops, turbo_n_kernels_ops), norm_(find("rdna2_norm")), rope_(find("rdna2_rope")), element_(find("rdna2_element")),
       top_k_(find("rdna2_top_k")), table_(find("rdna2_table")), softmax_(find("rdna2_softmax")), merge_(find("rdna2_merge")) {}
 

@@ -22,12 +22,12 @@ constexpr uint64_t align_up(uint64_t value, uint64_t alignment) { return (value 
 /// A module of this library, and launches of its kernels.
 class Kernels {
  public:
-  Kernels(hip::Device& device, const turbo_code_object* objects, uint32_t n);
+  Kernels(const turbo_device& device, const turbo_code_object* objects, uint32_t n);
   ~Kernels();
   Kernels(const Kernels&) = delete;
   Kernels& operator=(const Kernels&) = delete;
 
-  hip::Device& device() const { return device_; }
+  const turbo_device& device() const { return device_; }
 
  protected:
   turbo_kernel* find(const char* name) const;
@@ -39,13 +39,13 @@ class Kernels {
  private:
   void launch_raw(turbo_kernel* kernel, const void* args, uint32_t bytes, uint64_t grid_x, uint64_t grid_y, uint32_t threads) const;
 
-  hip::Device& device_;
-  turbo_module* module_;
+  const turbo_device& device_;
+  turbo_module* module_ = nullptr;
 };
 
 class Ops : public Kernels {
  public:
-  explicit Ops(hip::Device& device);
+  explicit Ops(const turbo_device& device);
 
   void norm(const NormArgs& args, uint32_t max_rows) const;
   void rope(const RopeArgs& args, uint32_t max_rows) const;

@@ -18,11 +18,14 @@ struct StepNeeds {
   bool positions = false;
   std::optional<PoolFacts> pool;
   bool appends = false, attends = false;
+  /// A block that a row reads in packed form must have a packed id. Else its open id may stand in for it.
+  bool packed_ids = false;
 };
 
 /// Scratch of the check, sized once.
 struct StepScratch {
   std::vector<int32_t> direct_blocks;   // per sequence
+  std::vector<int32_t> packed_blocks;   // per sequence: blocks before the last row's own, read at their own slots
   std::vector<uint64_t> append_places;  // per row
 };
 
@@ -45,11 +48,15 @@ class StepKvCheck {
         sinks_(pool_.sinks) {}
 
   void run() {
-    std::fill(scratch_.direct_blocks.begin(), scratch_.direct_blocks.begin() + t_.n_seqs, 0);
+    for (std::vector<int32_t>* blocks : {&scratch_.direct_blocks, &scratch_.packed_blocks}) std::fill_n(blocks->begin(), t_.n_seqs, 0);
     for (uint32_t row = 0; row < t_.n_rows; ++row) check_row(row);
     if (needs_.attends)
       for (uint32_t seq = 0; seq < t_.n_seqs; ++seq)
         for (int32_t block = 0; block < scratch_.direct_blocks[seq]; ++block) readable(seq, block, uint64_t(block) * TURBO_KV_BLOCK < sinks_ || uncommitted(seq, block));
+    if (needs_.attends && needs_.packed_ids && any_two_form_)
+      for (uint32_t seq = 0; seq < t_.n_seqs; ++seq)
+        for (int32_t block = 0; block < scratch_.packed_blocks[seq]; ++block)
+          if (!uncommitted(seq, block)) packed(seq, block);
     if (needs_.appends && t_.n_rows > 1) check_distinct();
   }
 
@@ -64,6 +71,7 @@ class StepKvCheck {
     if (length == 0) {
       if (slot != position) refuse(at_row(row) + "slot " + std::to_string(slot) + " differs from position " + std::to_string(position) + " without a path");
       note_direct(seq, position + 1);
+      note_packed(seq, position / 64);
     } else {
       check_path(row, seq, position, slot, length, committed);
     }
@@ -76,10 +84,13 @@ class StepKvCheck {
     const int32_t* path = t_.path + uint64_t{row} * t_.path_capacity;
     if (path[length - 1] != slot) refuse(at_row(row) + "its path does not end at its slot");
     note_direct(seq, committed);
+    note_packed(seq, std::min(position / 64, (committed + 63) / 64));
     for (int32_t i = 0; i < length; ++i) {
       check_slot(row, path[i]);
       const int64_t key = int64_t{committed} + i;
-      if (needs_.attends) readable(seq, path[i] / 64, key < sinks_ || key / 64 == position / 64 || uncommitted(seq, key / 64));
+      if (!needs_.attends) continue;
+      readable(seq, path[i] / 64, key < sinks_ || key / 64 == position / 64 || uncommitted(seq, key / 64));
+      if (needs_.packed_ids && any_two_form_ && key >= sinks_ && key / 64 != position / 64 && !uncommitted(seq, key / 64)) packed(seq, path[i] / 64);
     }
   }
 
@@ -89,6 +100,12 @@ class StepKvCheck {
 
   void note_direct(int32_t seq, int32_t keys) {
     scratch_.direct_blocks[seq] = std::max(scratch_.direct_blocks[seq], (keys + 63) / 64);
+  }
+
+  void note_packed(int32_t seq, int32_t blocks) { scratch_.packed_blocks[seq] = std::max(scratch_.packed_blocks[seq], blocks); }
+  void packed(uint32_t seq, int32_t block) const {
+    if (in_packed(block_ids(t_, seq, block).packed)) return;
+    refuse("sequence " + std::to_string(seq) + ": block " + std::to_string(block) + " is read packed but has no packed id");
   }
 
   // Every row reads the block in open form.
@@ -217,6 +234,7 @@ inline void check_step(const StepArrays& table, const StepNeeds& needs, StepScra
   }
   if (!needs.pool || !(needs.appends || needs.attends)) return;
   if (scratch.direct_blocks.size() < table.seq_capacity) scratch.direct_blocks.resize(table.seq_capacity);
+  if (scratch.packed_blocks.size() < table.seq_capacity) scratch.packed_blocks.resize(table.seq_capacity);
   if (scratch.append_places.size() < table.row_capacity) scratch.append_places.resize(table.row_capacity);
   detail::StepKvCheck(table, needs, scratch).run();
 }
