@@ -8,7 +8,7 @@
 
 #include <algorithm>
 #include <boost/context/fiber.hpp>
-#include <boost/context/fixedsize_stack.hpp>
+#include <boost/context/pooled_fixedsize_stack.hpp>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
@@ -161,7 +161,8 @@ inline void run(const Kernel& kernel, const uint32_t (&grid)[3], uint32_t thread
     throw FiberFault(std::string(kernel.name) + ": " + std::to_string(threads) + " threads; bounded to " + std::to_string(kernel.max_threads));
   const uint64_t n_blocks = uint64_t{grid[0]} * grid[1] * grid[2];
   const uint64_t at_once = resident ? n_blocks : 1;
-  boost::context::fixedsize_stack stacks(64 * 1024);
+  // A stack that was used before has its pages: making one anew costs more than what most lanes compute.
+  static thread_local boost::context::pooled_fixedsize_stack stacks(64 * 1024);
   for (uint64_t begin = 0; begin < n_blocks; begin += at_once) {
     Launch launch{{grid[0], grid[1], grid[2]}, threads, {}, nullptr, 0, 0, nullptr};
     std::vector<BlockState> blocks(std::min(at_once, n_blocks - begin));
