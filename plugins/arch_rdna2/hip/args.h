@@ -6,8 +6,6 @@
 namespace turbo::arch_rdna2 {
 
 constexpr uint32_t kThreads = 256;     // of a block, in every kernel here
-constexpr uint32_t kSplit = 64;        // keys of a split
-constexpr uint32_t kSplits = TURBO_DEVICE_CHUNK / kSplit;  // of a chunk
 
 /// Rows at or beyond *n_rows are padding: nothing is written for them.
 struct NormArgs {
@@ -66,24 +64,16 @@ struct TableArgs {
 };
 constexpr uint32_t kHeadWords = 6;
 
-/// Attention taken apart, for chunks [chunk_begin, chunk_begin + n_chunks) of every row and head.
-struct SoftmaxArgs {
+/// Attention taken apart, for chunks [chunk_begin, chunk_begin + n_chunks) of every row and head: as MixedArgs of
+/// turbo/kernel/gpu/attend_mixed.hpp.
+struct WindowArgs {
   turbo_device_table table;
-  const float* scores;  // [row * n_heads + head][stride]
-  float* weights;       // likewise: exp(score - max of the split); 0 outside split `split` of each chunk
-  float* stats;         // [(row * n_heads + head) * n_chunks + chunk][kSplits][2]: max and sum of each split
-  uint64_t stride;
-  uint32_t n_heads, chunk_begin, n_chunks, split;
-};
-struct MergeArgs {
-  turbo_device_table table;
-  const float* stats;
-  const float* partials[kSplits];  // [(row * n_heads + head) * n_chunks + chunk][partial_stride], values from entry 2
-  float* state;                    // [row * n_heads + head][2 + head_dim]: max, sum, values of the chunks before
-  float* out;                      // written by the last call
-  uint64_t partial_stride, out_stride;
-  uint32_t n_heads, head_dim, chunk_begin, n_chunks, last;
-  uint32_t reserved;
+  uint32_t n_heads, head_dim, chunk_begin, n_chunks, max_chunks, reserved;
+  float* scores;
+  float* partials;
+  float* state;
+  float* out;
+  uint64_t score_stride, partial_stride, out_stride;  // floats
 };
 
 // ---- the plain f32 format and codec of the self-test (reference.hip)

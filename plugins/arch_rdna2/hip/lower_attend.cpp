@@ -42,51 +42,31 @@ turbo_device_attend begin_args(const turbo_program& program, const turbo_op_atte
 
 // Scratch of attention taken apart: one window of chunks at a time.
 struct Window {
-  uint64_t rows;  // and heads
   uint32_t chunks;
   uint64_t partial_stride, score_stride;
-  uint64_t weights, stats, partials, state, bytes;  // scores lie at 0
+  uint64_t partials, state, bytes;  // scores lie at 0
 
   Window(const turbo_device_attend& args, uint32_t max_chunks) {
-    rows = uint64_t{args.max_rows} * args.n_heads;
-    const uint64_t chunk_bytes = rows * TURBO_DEVICE_CHUNK * sizeof(float);
+    const uint64_t rows = uint64_t{args.max_rows} * args.n_heads, chunk_bytes = rows * TURBO_DEVICE_CHUNK * sizeof(float);
     chunks = static_cast<uint32_t>(std::clamp<uint64_t>(kScoreBytes / chunk_bytes, 1, max_chunks));
     score_stride = uint64_t{chunks} * TURBO_DEVICE_CHUNK;
     partial_stride = align_up(2 + uint64_t{args.v.head_dim}, 4);
-    const uint64_t scores = align_up(rows * score_stride * sizeof(float), 256);
-    weights = scores;
-    stats = weights + scores;
-    partials = stats + align_up(rows * chunks * kSplits * 2 * sizeof(float), 256);
-    state = partials + kSplits * partial_bytes();
+    partials = align_up(rows * score_stride * sizeof(float), 256);
+    state = partials + align_up(rows * chunks * partial_stride * sizeof(float), 256);
     bytes = state + align_up(rows * (2 + uint64_t{args.v.head_dim}) * sizeof(float), 256);
   }
-  uint64_t partial_bytes() const { return align_up(rows * chunks * partial_stride * sizeof(float), 256); }
 };
 
-void run_window(const StepRun& run, const turbo_device_attend& args, const Window& w, uint32_t begin, uint32_t n, bool last, const Codec& k, const Codec& v) {
+void run_window(const StepRun& run, const turbo_device_attend& args, const Window& w, uint32_t begin, uint32_t n, const Codec& k, const Codec& v) {
   const auto at = [&](uint64_t offset) { return reinterpret_cast<float*>(run.scratch + offset); };
-  checked("scores", [&](turbo_error* error) { return k.device->scores(k.self, run.stream, &args, begin, n, at(0), w.score_stride, error); });
-  MergeArgs merge{};
-  for (uint32_t split = 0; split < kSplits; ++split) {
-    run.ops.softmax({run.table, at(0), at(w.weights), at(w.stats), w.score_stride, args.n_heads, begin, n, split}, args.max_rows);
-    float* const partials = at(w.partials + split * w.partial_bytes());
-    checked("values", [&](turbo_error* error) {
-      return v.device->accumulate(v.self, run.stream, &args, begin, n, at(w.weights), w.score_stride, partials, w.partial_stride, error);
-    });
-    merge.partials[split] = partials;
-  }
-  merge.table = run.table;
-  merge.stats = at(w.stats);
-  merge.state = at(w.state);
-  merge.out = args.out;
-  merge.partial_stride = w.partial_stride;
-  merge.out_stride = args.out_stride;
-  merge.n_heads = args.n_heads;
-  merge.head_dim = args.v.head_dim;
-  merge.chunk_begin = begin;
-  merge.n_chunks = n;
-  merge.last = last;
-  run.ops.merge(merge, args.max_rows);
+  const WindowArgs window{run.table, args.n_heads, args.v.head_dim, begin, n, run.max_chunks, 0, at(0), at(w.partials), at(w.state), args.out,
+                          w.score_stride, w.partial_stride, args.out_stride};
+  checked("scores", [&](turbo_error* error) { return k.device->scores(k.self, run.stream, &args, begin, n, window.scores, w.score_stride, error); });
+  run.ops.softmax(window, args.max_rows);
+  checked("values", [&](turbo_error* error) {
+    return v.device->accumulate(v.self, run.stream, &args, begin, n, window.scores, w.score_stride, window.partials, w.partial_stride, error);
+  });
+  run.ops.merge(window, args.max_rows);
 }
 
 }  // namespace
@@ -220,7 +200,7 @@ void Lowering::plain_attention(uint32_t op) {
              const Window window(now, run.max_chunks);
              for (uint32_t begin = 0; begin < run.max_chunks; begin += window.chunks) {
                const uint32_t n = std::min(window.chunks, run.max_chunks - begin);
-               run_window(run, now, window, begin, n, begin + n == run.max_chunks, k, v);
+               run_window(run, now, window, begin, n, k, v);
              }
            },
            [args](uint32_t max_chunks) { return Window(args, max_chunks).bytes; });

@@ -25,9 +25,10 @@ turbo_kernel* Kernels::find(const char* name) const {
   return kernel;
 }
 
-void Kernels::launch_raw(turbo_kernel* kernel, const void* args, uint32_t bytes, uint64_t grid_x, uint64_t grid_y, uint32_t threads) const {
-  if (grid_x > INT32_MAX || grid_y > INT32_MAX) throw Failure(TURBO_RESOURCE_EXHAUSTED, "a launch of " + std::to_string(grid_x) + " x " + std::to_string(grid_y) + " blocks");
-  const turbo_launch launch{sizeof(turbo_launch), static_cast<uint32_t>(grid_x), static_cast<uint32_t>(grid_y), 1, threads, 0, args, bytes, 0};
+void Kernels::launch_raw(turbo_kernel* kernel, const void* args, uint32_t bytes, uint64_t grid_x, uint64_t grid_y, uint64_t grid_z, uint32_t threads) const {
+  if (grid_x > INT32_MAX || grid_y > 65535 || grid_z > 65535)
+    throw Failure(TURBO_RESOURCE_EXHAUSTED, "a launch of " + std::to_string(grid_x) + " x " + std::to_string(grid_y) + " x " + std::to_string(grid_z) + " blocks");
+  const turbo_launch launch{sizeof(turbo_launch), static_cast<uint32_t>(grid_x), static_cast<uint32_t>(grid_y), static_cast<uint32_t>(grid_z), threads, 0, args, bytes, 0};
   checked("", [&](turbo_error* error) { return device_.launch(device_.ctx, device_.stream, kernel, &launch, error); });
 }
 
@@ -40,9 +41,7 @@ void Ops::rope(const RopeArgs& args, uint32_t max_rows) const { launch(rope_, ar
 void Ops::element(const ElementArgs& args, uint32_t max_rows) const { launch(element_, args, blocks(args.width, kThreads), max_rows); }
 void Ops::top_k(const TopKArgs& args, uint32_t max_rows) const { launch(top_k_, args, max_rows); }
 void Ops::table(const TableArgs& args) const { launch(table_, args, kTableBlocks); }
-void Ops::softmax(const SoftmaxArgs& args, uint32_t max_rows) const {
-  launch(softmax_, args, args.n_chunks, uint64_t{max_rows} * args.n_heads, kSplits * 32);
-}
-void Ops::merge(const MergeArgs& args, uint32_t max_rows) const { launch(merge_, args, uint64_t{max_rows} * args.n_heads); }
+void Ops::softmax(const WindowArgs& args, uint32_t max_rows) const { launch(softmax_, args, args.n_heads, args.n_chunks, max_rows, 128); }
+void Ops::merge(const WindowArgs& args, uint32_t max_rows) const { launch(merge_, args, args.n_heads, max_rows, 1, 128); }
 
 }  // namespace turbo::arch_rdna2

@@ -32,12 +32,12 @@ class Kernels {
  protected:
   turbo_kernel* find(const char* name) const;
   template <typename Args>
-  void launch(turbo_kernel* kernel, const Args& args, uint64_t grid_x, uint64_t grid_y = 1, uint32_t threads = kThreads) const {
-    launch_raw(kernel, &args, sizeof args, grid_x, grid_y, threads);
+  void launch(turbo_kernel* kernel, const Args& args, uint64_t grid_x, uint64_t grid_y = 1, uint64_t grid_z = 1, uint32_t threads = kThreads) const {
+    launch_raw(kernel, &args, sizeof args, grid_x, grid_y, grid_z, threads);
   }
 
  private:
-  void launch_raw(turbo_kernel* kernel, const void* args, uint32_t bytes, uint64_t grid_x, uint64_t grid_y, uint32_t threads) const;
+  void launch_raw(turbo_kernel* kernel, const void* args, uint32_t bytes, uint64_t grid_x, uint64_t grid_y, uint64_t grid_z, uint32_t threads) const;
 
   const turbo_device& device_;
   turbo_module* module_ = nullptr;
@@ -52,8 +52,8 @@ class Ops : public Kernels {
   void element(const ElementArgs& args, uint32_t max_rows) const;
   void top_k(const TopKArgs& args, uint32_t max_rows) const;
   void table(const TableArgs& args) const;
-  void softmax(const SoftmaxArgs& args, uint32_t max_rows) const;
-  void merge(const MergeArgs& args, uint32_t max_rows) const;
+  void softmax(const WindowArgs& args, uint32_t max_rows) const;
+  void merge(const WindowArgs& args, uint32_t max_rows) const;
 
  private:
   turbo_kernel *norm_, *rope_, *element_, *top_k_, *table_, *softmax_, *merge_;

@@ -1,12 +1,12 @@
 // The pack's own kernels: row-wise ops, the step table's copy, and attention's softmax and merge when keys and values are
 // of codecs that do not share a kernel. Plain forms: what a format or codec fuses never comes here.
 #include <turbo/kernel/gpu/activation.hpp>
+#include <turbo/kernel/gpu/attend_mixed.hpp>
 #include <turbo/kernel/gpu/norm.hpp>
 #include <turbo/kernel/gpu/rope.hpp>
 #include <turbo/kernel/gpu/table.hpp>
 
 #include "args.h"
-#include "merge.hpp"
 
 using namespace turbo::gpu;
 using namespace turbo::arch_rdna2;
@@ -125,59 +125,11 @@ TB_KERNEL(rdna2_table, TableArgs, 256) {
   copy_words(args, at += tables, 1, n_logit_rows, 0);
 }
 
-// A wave for each split of a chunk; block x is the chunk, y the row and head.
-TB_KERNEL(rdna2_softmax, SoftmaxArgs, 128) {
-  const uint32_t row = block_y() / args.n_heads;
-  if (row >= live_rows(args.table)) return;
-  const uint32_t split = wave(), begin = (args.chunk_begin + block_x()) * TURBO_DEVICE_CHUNK + split * kSplit;
-  const uint32_t n_keys = static_cast<uint32_t>(args.table.position[row]) + 1, n = begin < n_keys ? min_of(n_keys - begin, kSplit) : 0;
-  const uint64_t at = static_cast<uint64_t>(block_y()) * args.stride + block_x() * TURBO_DEVICE_CHUNK + split * kSplit;
-  float score[2], weight[2];
-  for (uint32_t i = 0; i < 2; ++i) {
-    const uint32_t key = i * kWave + lane();
-    const float s = args.scores[at + key];
-    score[i] = key < n ? s : -INFINITY;
-  }
-  const SplitSum sum = split_softmax(score, weight);
-  for (uint32_t i = 0; i < 2; ++i) args.weights[at + i * kWave + lane()] = split == args.split ? weight[i] : 0.f;
-  float* const stats = args.stats + ((static_cast<uint64_t>(block_y()) * args.n_chunks + block_x()) * kSplits + split) * 2;
-  if (lane() == 0) {
-    stats[0] = sum.m;
-    stats[1] = sum.l;
-  }
+TB_DEVICE MixedArgs mixed(const WindowArgs& a) {
+  return {a.table, a.n_heads, a.head_dim, a.chunk_begin, a.n_chunks, a.max_chunks, a.scores, a.score_stride, a.partials, a.partial_stride,
+          a.state, a.out, a.out_stride};
 }
 
-// Splits of a chunk merge rising, chunks merge rising, each thread a column; block x is the row and head.
-TB_KERNEL(rdna2_merge, MergeArgs, 256) {
-  const uint32_t row = block_x() / args.n_heads, head = block_x() % args.n_heads;
-  if (row >= live_rows(args.table)) return;
-  const uint32_t n_keys = static_cast<uint32_t>(args.table.position[row]) + 1;
-  float* const state = args.state + static_cast<uint64_t>(block_x()) * (2 + args.head_dim);
-  float total_m = 0, total_l = 0;
-  if (args.chunk_begin > 0) {
-    total_m = state[0];
-    total_l = state[1];
-  }
-  sync_block();  // every thread has read before one writes
-  for (uint32_t e = thread(); e < args.head_dim; e += kThreads) {
-    Merged total{total_m, total_l, args.chunk_begin > 0 ? state[2 + e] : 0.f};
-    for (uint32_t c = 0; c < args.n_chunks; ++c) {
-      const uint32_t begin = (args.chunk_begin + c) * TURBO_DEVICE_CHUNK;
-      if (begin >= n_keys) break;
-      const uint64_t place = static_cast<uint64_t>(block_x()) * args.n_chunks + c;
-      Merged chunk{};
-      for (uint32_t s = 0; s < kSplits && begin + s * kSplit < n_keys; ++s) {
-        const float* const stats = args.stats + (place * kSplits + s) * 2;
-        const Merged split{stats[0], stats[1], args.partials[s][place * args.partial_stride + 2 + e]};
-        chunk = s == 0 ? split : merged(chunk, split);
-      }
-      total = args.chunk_begin + c == 0 ? chunk : merged(total, chunk);
-    }
-    state[2 + e] = total.v;
-    if (e == 0) {
-      state[0] = total.m;
-      state[1] = total.l;
-    }
-    if (args.last) args.out[row * args.out_stride + static_cast<uint64_t>(head) * args.head_dim + e] = total.v / total.l;
-  }
-}
+TB_KERNEL(rdna2_softmax, WindowArgs, 128) { soft_chunk_body(mixed(args)); }
+
+TB_KERNEL(rdna2_merge, WindowArgs, 128) { merge_window_body(mixed(args)); }

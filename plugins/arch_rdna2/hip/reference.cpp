@@ -107,12 +107,12 @@ void Reference::move_row(const turbo_device_kv& kv, const void* src, uint32_t sr
 }
 void Reference::scores(const turbo_device_attend& args, uint32_t begin, uint32_t n, float* scores, uint64_t stride) const {
   launch(scores_, PlainAttendArgs{args.table, args.k, args.q, nullptr, scores, args.q_stride, 0, stride, args.n_heads, begin, n, args.scale}, n,
-         uint64_t{args.max_rows} * args.n_heads);
+         args.n_heads, args.max_rows);
 }
 void Reference::accumulate(const turbo_device_attend& args, uint32_t begin, uint32_t n, const float* weights, uint64_t weight_stride, float* partials,
                            uint64_t partial_stride) const {
   launch(values_, PlainAttendArgs{args.table, args.v, nullptr, weights, partials, 0, weight_stride, partial_stride, args.n_heads, begin, n, 0}, n,
-         uint64_t{args.max_rows} * args.n_heads);
+         args.n_heads, args.max_rows);
 }
 
 }  // namespace turbo::arch_rdna2

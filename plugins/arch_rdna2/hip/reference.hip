@@ -47,27 +47,27 @@ TB_DEVICE const float* plain_row(const PlainAttendArgs& args, uint32_t row, uint
   return block + (kv_head * TURBO_KV_BLOCK + slot % TURBO_KV_BLOCK) * args.kv.head_dim;
 }
 
-// Block x is the chunk, y the row and head; a thread for each key.
+// Block x is the chunk, y the head, z the row; a thread for each key.
 TB_KERNEL(rdna2_plain_scores, PlainAttendArgs, 256) {
-  const uint32_t row = block_y() / args.n_heads, head = block_y() % args.n_heads;
+  const uint32_t row = block_z(), head = block_y(), at = row * args.n_heads + head;
   if (row >= live_rows(args.table)) return;
   const uint32_t column = block_x() * TURBO_DEVICE_CHUNK + thread(), position = args.chunk_begin * TURBO_DEVICE_CHUNK + column;
   if (position > static_cast<uint32_t>(args.table.position[row])) return;
   const float *const key = plain_row(args, row, head, position), *const q = args.q + row * args.q_stride + static_cast<uint64_t>(head) * args.kv.head_dim;
   float sum = 0;
   for (uint32_t e = 0; e < args.kv.head_dim; ++e) sum = fmadd(q[e], key[e], sum);
-  args.out[static_cast<uint64_t>(block_y()) * args.out_stride + column] = sum * args.scale;
+  args.out[static_cast<uint64_t>(at) * args.out_stride + column] = sum * args.scale;
 }
 
 // A thread for each element.
 TB_KERNEL(rdna2_plain_values, PlainAttendArgs, 256) {
-  const uint32_t row = block_y() / args.n_heads, head = block_y() % args.n_heads;
+  const uint32_t row = block_z(), head = block_y(), at = row * args.n_heads + head;
   if (row >= live_rows(args.table)) return;
   const uint32_t begin = (args.chunk_begin + block_x()) * TURBO_DEVICE_CHUNK, n_keys = static_cast<uint32_t>(args.table.position[row]) + 1;
-  const float* const weights = args.weights + static_cast<uint64_t>(block_y()) * args.in_stride + block_x() * TURBO_DEVICE_CHUNK;
+  const float* const weights = args.weights + static_cast<uint64_t>(at) * args.in_stride + block_x() * TURBO_DEVICE_CHUNK;
   for (uint32_t e = thread(); e < args.kv.head_dim; e += kThreads) {
     float sum = 0;
     for (uint32_t i = 0; i < TURBO_DEVICE_CHUNK && begin + i < n_keys; ++i) sum = fmadd(weights[i], plain_row(args, row, head, begin + i)[e], sum);
-    args.out[(static_cast<uint64_t>(block_y()) * args.n_chunks + block_x()) * args.out_stride + 2 + e] = sum;
+    args.out[(static_cast<uint64_t>(at) * args.n_chunks + block_x()) * args.out_stride + 2 + e] = sum;
   }
 }
