@@ -17,6 +17,7 @@ turbo_device_kv turbo_kv_pool::kv(uint32_t side, uint32_t layer) const {
   kv.head_dim = p.shape.head_dim;
   kv.sinks = p.one_form ? 0 : p.layout.sinks;
   kv.layer = layer;
+  kv.side = side;
   return kv;
 }
 

@@ -1,9 +1,10 @@
 #include "pack.h"
 
+#include "runtime/discover.h"
+
 #include <turbo/pack/program_check.hpp>
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 
 namespace turbo::arch_rdna2 {
@@ -14,34 +15,20 @@ constexpr uint32_t kMostThreads = 8;  // that repack a matrix; the copy to the d
 const turbo_device* provide(void* self) { return self ? static_cast<Pack*>(self)->device_table() : nullptr; }
 const turbo_device_provider kProvider = {sizeof(turbo_device_provider), 0, &provide};
 
-uint32_t device_index(const Host& host, uint32_t n_devices) {
-  const int64_t index = host.option("device", int64_t{0});
-  if (index < 0 || index >= n_devices)
-    throw Failure(TURBO_INVALID_ARGUMENT, "option 'device': " + std::to_string(index) + " is not one of " + std::to_string(n_devices) + " devices");
-  return static_cast<uint32_t>(index);
-}
-
 }  // namespace
 
 Pack::Pack(const Host& host)
     : host_(host), graphs_(host.option("graphs", true)), fuse_(host.option("fuse", true)),
       threads_(static_cast<uint32_t>(std::clamp<int64_t>(host.option("threads", int64_t{1}), 1, kMostThreads))),
       components_(host.service<turbo_host_registry>(TURBO_HOST_REGISTRY_DRAFT)) {
-  std::unique_ptr<hip::Runtime> runtime = hip::make_runtime();
-  const uint32_t index = device_index(host, runtime->device_count());
-  runtime->open(index);
-  const hip::DeviceFacts facts = runtime->facts(index);
-  device_ = std::make_unique<hip::Device>(host, std::move(runtime), facts);
+  device_ = hip::open_device(host);
   ops_ = std::make_unique<Ops>(*device_->table());
   staging_ = std::make_unique<Staging>(*device_);
   scratch_ = std::make_unique<Scratch>(*device_);
 }
 
 void Pack::probe(const Host& host, const turbo_probe_facts&, Probe& answer) {
-  const std::unique_ptr<hip::Runtime> runtime = hip::make_runtime();
-  const hip::DeviceFacts facts = runtime->facts(device_index(host, runtime->device_count()));
-  answer.score = 100;
-  answer.reason = facts.name + " (" + facts.isa + "), " + runtime->versions();
+  hip::probe_device(host, answer);
 }
 
 const void* Pack::interface(std::string_view id) {
