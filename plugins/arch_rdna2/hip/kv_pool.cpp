@@ -60,6 +60,15 @@ KvPart describe_part(const turbo_kv_pool_desc& desc, uint32_t side, uint32_t lay
   return part;
 }
 
+// The codec of K reads values of its own kind too, which another instance lays out: it is asked for their layout as well,
+// so that it knows the shape before attend.
+void introduce(const KvPart& k, const KvPart& v) {
+  if (k.codec.fingerprint != v.codec.fingerprint || k.codec.self == v.codec.self) return;
+  turbo_kv_layout same{};
+  same.struct_size = sizeof same;
+  checked("", [&](turbo_error* error) { return k.codec.host->layout(k.codec.self, &v.shape, &same, error); });
+}
+
 // Places the [layer][K, V] parts in one block of a form; returns the bytes of the block.
 uint64_t place_parts(turbo_kv_pool& pool, bool open) {
   uint64_t at = 0, alignment = 64;
@@ -92,6 +101,7 @@ turbo_kv_pool describe_pool(const turbo_kv_pool_desc& desc, const Components& co
       (part.one_form ? pool.any_one_form : pool.any_two_form) = true;
       if (!part.one_form) pool.sinks = std::max(pool.sinks, part.layout.sinks);
     }
+  for (uint32_t layer = 0; layer < desc.n_layers; ++layer) introduce(pool.parts[TURBO_KV_SIDE_K][layer], pool.parts[TURBO_KV_SIDE_V][layer]);
   pool.block_bytes = place_parts(pool, false);
   pool.open_block_bytes = pool.one_form() ? 0 : place_parts(pool, true);
   return pool;
