@@ -49,7 +49,8 @@ class Setup {
   }
 
   bool centers() const { return policy_.center && k_.bits < 16 && can_center(k_.codec); }
-  bool measures() const { return policy_.self_check && k_.packs && k_.bits < 16; }
+  // Keys are looked at in host memory only.
+  bool measures() const { return policy_.self_check && k_.packs && k_.bits < 16 && resolution_.tier() == TURBO_TIER_CPU; }
 
   // Whether look() may promote layers beyond those of promote_boundary().
   bool may_promote() const {
@@ -71,6 +72,8 @@ class Setup {
     looked_ = true;
     if (!policy_.center_file.empty() && !(centers() && can_look()))
       notes_.push_back("kv.options.center: the file is not used: these codecs are not centered on this tier");
+    if (resolution_.tier() != TURBO_TIER_CPU && (centers() || (policy_.self_check && k_.packs && k_.bits < 16)))
+      notes_.push_back("keys are neither centered nor checked on this tier");
     if ((!centers() && !measures()) || resolution_.tier() != TURBO_TIER_CPU) return Status::ok();
     if (!can_look()) {
       notes_.push_back(fmt::format("keys are neither centered nor checked: no KV codec '{}' to look at them with", kExactCodec));

@@ -1,5 +1,7 @@
 #include "engine/plan_cache.h"
 
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 #include <bit>
 
@@ -22,6 +24,8 @@ Result<const CompiledStep*> PlanCache::get(uint32_t n_rows, uint32_t n_logit_row
   AbiError failure;
   TURBO_RETURN_IF_ERROR(failure.check(
       parts_.pack.api->compile(parts_.pack.self, &program, &step->plan, failure.out()), "compiling the step program"));
+  if (parts_.pack.api->plan_explain)
+    spdlog::debug("plan of {} rows, {} that give logits: {}", key.first, key.second, parts_.pack.api->plan_explain(parts_.pack.self, step->plan));
   return steps_.emplace(key, std::move(step)).first->second.get();
 }
 

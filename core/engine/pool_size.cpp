@@ -39,10 +39,22 @@ Result<PoolSize> of_tokens(const profile::Profile& profile, uint32_t max_running
   return size;
 }
 
+// ": a context of 8192 fits, or a codec of 1200 bytes a token". `fixed` bytes are needed whatever the context.
+std::string what_fits(uint32_t context, const turbo_kv_bytes& bytes, uint64_t budget, uint64_t fixed) {
+  if (budget <= fixed) return "";
+  const uint64_t left = budget - fixed, positions = left / bytes.block_bytes * kv::kBlock;
+  const uint64_t per_token = left / (kv::blocks_for(context) * uint64_t{kv::kBlock});
+  std::string text;
+  if (positions > 0) text = fmt::format("a context of {} fits", positions);
+  if (per_token > 0)
+    text += fmt::format("{}a codec of {} bytes a token{} instead of {}", text.empty() ? "" : ", or ", per_token, text.empty() ? " fits" : "", bytes.block_bytes / kv::kBlock);
+  return text.empty() ? "" : ": " + text;
+}
+
 }  // namespace
 
 uint64_t pool_budget(const profile::Profile& profile, const Room& room) {
-  return profile.kv.pool_bytes > 0 ? profile.kv.pool_bytes : room.free / 2;
+  return profile.kv.pool_bytes > 0 ? profile.kv.pool_bytes : room.free / 100 * room.share + room.free % 100 * room.share / 100;
 }
 
 uint64_t open_bytes_per_sequence(const turbo_kv_bytes& bytes) {
@@ -62,8 +74,9 @@ Result<PoolSize> choose_pool(const profile::Profile& profile, uint32_t context, 
   if (budget < least)
     return error(Code::resource_exhausted, "a context of {} needs {} of KV cache but {} are {}", context, human_bytes(least),
                  human_bytes(budget), profile.kv.pool_bytes > 0 ? "granted by kv.pool_bytes" : "available")
-        .with_hint(profile.kv.pool_bytes > 0 ? "raise kv.pool_bytes, lower --context, or pick a smaller KV codec"
-                                             : "lower --context, pick a smaller KV codec, or free memory");
+        .with_hint((profile.kv.pool_bytes > 0 ? "raise kv.pool_bytes, lower --context, or pick a smaller KV codec"
+                                              : "lower --context, pick a smaller KV codec, or free memory") +
+                   what_fits(context, bytes, budget, saturated(checked_add(open, exact))));
   // Every running sequence has open blocks whether it needs them or not: fewer sequences before none at all.
   const uint32_t running = open == 0 ? wanted : static_cast<uint32_t>(std::min<uint64_t>(wanted, (budget - packed) / open));
   const uint64_t affordable = (budget - running * open - exact) / bytes.block_bytes;

@@ -15,6 +15,7 @@ namespace turbo::engine {
 /// Bytes that the KV cache can come from.
 struct Room {
   uint64_t free = 0, total = 0;
+  uint32_t share = 50;  // percent of what is free that kv.pool_bytes: auto takes; a device's memory has no other use
 };
 
 struct PoolSize {
@@ -25,7 +26,7 @@ struct PoolSize {
   std::vector<std::string> infos, warnings;
 };
 
-/// Memory that kv.pool_bytes or, with auto, half of what is free gives to the pool. kv.pool_tokens is not looked at.
+/// Memory that kv.pool_bytes or, with auto, its share of what is free gives to the pool. kv.pool_tokens is not looked at.
 uint64_t pool_budget(const profile::Profile& profile, const Room& room);
 
 /// Bytes of the open blocks that one running sequence adds to the pool.

@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <mutex>
 #include <span>
@@ -57,6 +58,7 @@ nlohmann::ordered_json to_json(const MemoryReport& memory) {
           {"draft_weights_bytes", memory.draft_weights_bytes},
           {"draft_kv_pool_bytes", memory.draft_kv_pool_bytes},
           {"workspace_bytes", memory.workspace_bytes},
+          {"device_bytes", memory.device_bytes},
           {"peak_rss_bytes", memory.peak_rss_bytes}};
 }
 
@@ -98,6 +100,9 @@ struct Runtime::Impl {
   Result<KvTokenBytes> token_bytes();
   Status plan_cache();
   Room room(uint64_t weight_bytes) const;
+  uint64_t workspace_bytes() const;
+  uint64_t file_weight_bytes() const;
+  Status check_device_memory(uint64_t weight_bytes) const;
   std::string describe() const {
     return fmt::format("profile: {}\nmodel: {} ({}, {:.2f} M parameters, context {})\n", profile.source.string(),
                        profile.model.path.string(), config.architecture, static_cast<double>(config.n_parameters) / 1e6, context);
@@ -215,19 +220,43 @@ Room Runtime::Impl::room(uint64_t weight_bytes) const {
   Room room{available_memory_bytes(), total > 0 ? total : UINT64_MAX};
   if (resolution->tier() != TURBO_TIER_CPU) {
     const uint64_t device = resolution->device().memory_bytes;
-    room.free = room.total = device - std::min(device, weight_bytes);
+    const uint64_t taken = weight_bytes + workspace_bytes();
+    room.free = room.total = device - std::min(device, taken);
+    room.share = 90;
   } else {
     room.free -= std::min(room.free, weight_bytes);
   }
   return room;
 }
 
+uint64_t Runtime::Impl::file_weight_bytes() const {
+  uint64_t bytes = draft.file ? draft.tensor_bytes() : 0;
+  for (const model::Tensor& tensor : file->tensors()) bytes += tensor.bytes;
+  return bytes;
+}
+
+// Of the plans of all row buckets together, about: each holds a few rows of every width, and the logits.
+uint64_t Runtime::Impl::workspace_bytes() const {
+  const uint64_t rows = uint64_t{2} * std::bit_ceil(step_rows()), heads = uint64_t{config.n_heads} * (config.head_dim_k + config.head_dim_v);
+  const uint64_t logit_rows = uint64_t{2} * std::bit_ceil(static_cast<uint32_t>(std::max(1, profile.engine.max_running)));
+  return (rows * (3 * uint64_t{config.n_embd} + heads + 2 * uint64_t{config.n_ff}) + logit_rows * config.vocab_size) * sizeof(float) + (uint64_t{64} << 20);
+}
+
+// The device must hold the weights and the plans before any cache; told before the weights are read.
+Status Runtime::Impl::check_device_memory(uint64_t weight_bytes) const {
+  if (resolution->tier() == TURBO_TIER_CPU) return Status::ok();
+  const uint64_t device = resolution->device().memory_bytes, workspace = workspace_bytes();
+  if (device > workspace && device - workspace > weight_bytes) return Status::ok();
+  return error(Code::resource_exhausted, "the model does not fit: weights {} and workspace {}, but the device has {}", human_bytes(weight_bytes),
+               human_bytes(workspace), human_bytes(device))
+      .with_hint("use a smaller model, lower engine.max_step_tokens, or put another tier first in `tiers`");
+}
+
 // What the pool would be, added to the report. Layers that the check at load would promote are not known yet.
 Status Runtime::Impl::plan_cache() {
   TURBO_ASSIGN(const KvTokenBytes token, token_bytes());
-  uint64_t weight_bytes = 0;
-  for (const model::Tensor& tensor : file->tensors()) weight_bytes += tensor.bytes;
-  if (draft.file) weight_bytes += draft.tensor_bytes();
+  const uint64_t weight_bytes = file_weight_bytes();
+  TURBO_RETURN_IF_ERROR(check_device_memory(weight_bytes));
   TURBO_ASSIGN(const uint64_t draft_bytes, draft_block_bytes());
   KvPlan plan = plan_kv(profile, config, kv_bytes, token, draft_bytes, context, room(weight_bytes), exact_rows());
   plan.notes.insert(plan.notes.begin(), kv_setup.notes.begin(), kv_setup.notes.end());
@@ -273,6 +302,7 @@ void Runtime::Impl::report_draft(uint64_t block_bytes) {
 
 Status Runtime::Impl::load_weights(const Progress& progress) {
   stage = LoadStage::weights;
+  TURBO_RETURN_IF_ERROR(check_device_memory(file_weight_bytes()));
   TURBO_RETURN_IF_ERROR(resolution->start());
   for (const std::string& warning : resolution->report().warnings) spdlog::warn("{}", warning);
   weights = std::make_unique<model::WeightSet>(pack());
@@ -493,6 +523,7 @@ MemoryReport Runtime::memory() const {
   report.draft_kv_pool_bytes = impl_->host_program->draft_kv_pool_bytes();
   const auto tags = impl_->memory_tags->bytes_by_tag();
   if (const auto found = tags.find("workspace"); found != tags.end()) report.workspace_bytes = found->second;
+  if (impl_->resolution->tier() != TURBO_TIER_CPU) report.device_bytes = impl_->resolution->device().memory_bytes;
   report.peak_rss_bytes = peak_rss_bytes();
   return report;
 }

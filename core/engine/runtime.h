@@ -27,6 +27,7 @@ struct MemoryReport {
   uint64_t draft_weights_bytes = 0;  // of a draft model, beside the target's
   uint64_t draft_kv_pool_bytes = 0;
   uint64_t workspace_bytes = 0;
+  uint64_t device_bytes = 0;  // that weights, workspace and cache share; 0: host memory
   uint64_t peak_rss_bytes = 0;
 };
 nlohmann::ordered_json to_json(const MemoryReport& memory);

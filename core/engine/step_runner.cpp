@@ -106,23 +106,31 @@ Status StepRunner::run(std::span<const GroupInput> groups, std::vector<GroupOutp
   TURBO_RETURN_IF_ERROR(failure.check(pack.run(parts_.pack.self, step->plan, table_, failure.out()), "engine step"));
   times_.compute_ns += now_ns() - launched;
   if (pack.sync) meanwhile();
-  tap_views_.clear();
-  for (const uint32_t tap : step->program.taps) {
-    turbo_view view{};
-    view.struct_size = sizeof view;
-    TURBO_RETURN_IF_ERROR(failure.check(pack.plan_buffer(parts_.pack.self, step->plan, tap, &view, failure.out()), "tap"));
-    tap_views_.push_back(view);
-  }
   const uint64_t computed = now_ns();
-  if (table_->n_logit_rows > 0) {
-    TURBO_RETURN_IF_ERROR(read_logits(*step));
-    if (!sampled_.empty()) TURBO_RETURN_IF_ERROR(sample(groups, outputs));
-    if (!scored_.empty()) score(groups, outputs);
-  }
+  const Status drawn = draw(*step, groups, outputs);
   const uint64_t sampled = now_ns();
   times_.sample_ns += sampled - computed;
+  // The device still reads the table and the taps, whatever failed on the way.
   if (pack.sync) TURBO_RETURN_IF_ERROR(failure.check(pack.sync(parts_.pack.self, failure.out()), "device sync"));
   times_.compute_ns += now_ns() - sampled;
+  return drawn;
+}
+
+// What is asked of the step's results, on the device or behind it.
+Status StepRunner::draw(const CompiledStep& step, std::span<const GroupInput> groups, std::vector<GroupOutput>& outputs) {
+  const turbo_arch_pack& pack = *parts_.pack.api;
+  AbiError failure;
+  tap_views_.clear();
+  for (const uint32_t tap : step.program.taps) {
+    turbo_view view{};
+    view.struct_size = sizeof view;
+    TURBO_RETURN_IF_ERROR(failure.check(pack.plan_buffer(parts_.pack.self, step.plan, tap, &view, failure.out()), "tap"));
+    tap_views_.push_back(view);
+  }
+  if (table_->n_logit_rows == 0) return Status::ok();
+  TURBO_RETURN_IF_ERROR(read_logits(step));
+  if (!sampled_.empty()) TURBO_RETURN_IF_ERROR(sample(groups, outputs));
+  if (!scored_.empty()) score(groups, outputs);
   return Status::ok();
 }
 

@@ -72,6 +72,7 @@ class StepRunner {
   void fill_draft(const GroupInput& input, uint32_t sequence_index, uint32_t group_index);
   void fill_blocks(const kv::SequenceBlocks& blocks, uint32_t sequence_index);
   uint32_t add_row(int32_t token, uint32_t position, uint32_t slot, uint32_t sequence_index);
+  Status draw(const CompiledStep& step, std::span<const GroupInput> groups, std::vector<GroupOutput>& outputs);
   Status read_logits(const CompiledStep& step);
   void mask(std::span<const GroupInput> groups, std::vector<GroupOutput>& outputs);
   Status sample(std::span<const GroupInput> groups, std::vector<GroupOutput>& outputs);

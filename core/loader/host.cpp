@@ -60,7 +60,7 @@ ComponentHost::ComponentHost(Settings settings) : settings_(std::move(settings))
   t.file = {sizeof t.file, 0, this, &file_size, &file_read};
   t.thread_check = {sizeof t.thread_check, 0, this, &on_engine_thread};
   t.model = {sizeof t.model, 0, this, &model_facts, &model_tensor, &model_encode, &model_token_bytes};
-  t.registry = {sizeof t.registry, 0, this, &registry_format, &registry_codec};
+  t.registry = {sizeof t.registry, 0, this, &registry_format, &registry_codec, &registry_interface};
   const InnerDrafters* inner = settings_.inner_drafters;
   t.drafters = {sizeof t.drafters, inner ? static_cast<uint32_t>(inner->size()) : 0, this, &inner_drafter};
 }

@@ -81,6 +81,8 @@ struct Registry {
   std::map<uint32_t, Entry> weight_formats;  // by GGUF type
   Entry kv_codecs[2];                        // by TURBO_KV_SIDE_*
   std::map<uint32_t, Entry> layer_codecs[2];  // by side, then layer: those that differ from the side's
+  /// An interface of the component of a format's or codec's instance; null: it has none.
+  std::function<const void*(const void* instance, const char* id)> interface;
 };
 
 /// Inner drafters of a composed one, for turbo.host.drafters/draft1.
@@ -145,6 +147,7 @@ class ComponentHost {
                                       turbo_error* error);
   static turbo_status registry_codec(void* ctx, uint32_t side, uint32_t layer, const turbo_kv_codec** codec, void** instance,
                                      turbo_error* error);
+  static const void* registry_interface(void* ctx, void* instance, const char* id);
 
   Result<std::string> allowed_file(const char* path) const;
   void metric(const char* name, double value,

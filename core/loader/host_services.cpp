@@ -266,4 +266,10 @@ turbo_status ComponentHost::registry_codec(void* ctx, uint32_t side, uint32_t la
   });
 }
 
+const void* ComponentHost::registry_interface(void* ctx, void* instance, const char* id) {
+  if (!ctx || !id) return nullptr;
+  const Registry& registry = *self_of(ctx)->settings_.registry;
+  return registry.interface ? registry.interface(instance, id) : nullptr;
+}
+
 }  // namespace turbo::loader

@@ -39,6 +39,8 @@ class Instance {
   bool stuck() const { return stuck_; }
 
   const void* table() const { return table_; }
+  /// The component's answer to an interface id; tables take self().
+  const void* interface(const char* id) const { return component_.query_interface(id); }
   void* self() const { return self_; }
   const std::string& what() const { return what_; }
   /// A table that the component may offer beside its interface; null when it does not.

@@ -62,6 +62,12 @@ void Resolution::State::destroy_all() {
   registry = {};
 }
 
+const void* Resolution::State::interface_of(const void* instance, const char* id) const {
+  for (const Instance* client : clients())
+    if (instance && client->self() == instance) return client->interface(id);
+  return nullptr;
+}
+
 std::vector<Instance*> Resolution::State::clients() const {
   std::vector<Instance*> all;
   const auto add = [&all](const std::unique_ptr<Instance>& instance) {

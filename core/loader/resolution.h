@@ -62,6 +62,8 @@ struct Resolution::State {
 
   Instance* drafter() const { return drafters.empty() ? nullptr : drafters.back()->instance.get(); }
   void choose_tree_ops();
+  /// An interface of a format's or codec's component, for the registry.
+  const void* interface_of(const void* instance, const char* id) const;
   void stop_drafters();
   void destroy_drafters();
   Status open_part(DrafterPart& part);

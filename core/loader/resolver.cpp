@@ -304,6 +304,7 @@ Status Resolver::accept_pack(const Candidate& candidate, std::unique_ptr<Instanc
 Result<bool> Resolver::build_pack(const Candidates& all, uint32_t tier) {
   const Need& need = needs_.front();
   const std::vector<Candidate>& candidates = all.front();
+  state_->registry.interface = [state = state_.get()](const void* instance, const char* id) { return state->interface_of(instance, id); };
   for (size_t i = 0; i < candidates.size(); ++i) {
     TURBO_RETURN_IF_ERROR(candidates[i].option_status);
     Result<std::unique_ptr<Instance>> created = create_instance(candidates[i], *state_, &state_->registry, nullptr);

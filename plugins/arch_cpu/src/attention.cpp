@@ -31,7 +31,7 @@ struct Scratch {
 class AttendItem {
  public:
   AttendItem(StepRun& run, const AttendJob& job, uint32_t member)
-      : run_(run), plan_(run.plan), t_(run.table), job_(job), pool_(*run.plan.needs.pool), keys_(pool_.part(TURBO_KV_SIDE_K, job.layer)),
+      : run_(run), plan_(run.plan), t_(run.table), job_(job), pool_(*run.plan.pool), keys_(pool_.part(TURBO_KV_SIDE_K, job.layer)),
         values_(pool_.part(TURBO_KV_SIDE_V, job.layer)), gqa_(job.n_heads / pool_.desc.n_kv_heads),
         v_floats_(uint64_t{values_.query_stride} * values_.n_forms()) {
     const uint64_t queries = uint64_t{plan_.group_rows} * plan_.max_gqa;
@@ -291,7 +291,7 @@ void cut_attention(turbo_plan& plan, const StepTable& table, uint32_t n_threads)
   AttendCut& cut = plan.cut;
   cut.n_groups = 0;
   cut.max_splits = 0;
-  const uint32_t kv_heads = plan.needs.pool->desc.n_kv_heads;
+  const uint32_t kv_heads = plan.pool->desc.n_kv_heads;
   uint64_t all_splits = 0;
   for (uint32_t row = 0; row < table.n_rows;) {
     RowGroup group{row, 0, 0, 0};

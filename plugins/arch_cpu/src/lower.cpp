@@ -4,7 +4,9 @@
 // producer works on the same slices (row-wise chains with equal rows and groups, element-wise ops on the outputs of
 // matmuls); so the shared activation is prepared by the norm that makes it, head norms, rope, append and query
 // preparation run per head, and residual and gate run on each matmul item while its outputs are warm.
-#include "program_check.h"
+#include "plan.h"
+
+#include <turbo/pack/program_check.hpp>
 
 #include <algorithm>
 #include <cstring>
@@ -92,7 +94,8 @@ class Lowering {
     version_.assign(p_.n_buffers, 0);
     plan_->needs.max_rows = p_.max_rows;
     plan_->needs.max_logit_rows = p_.max_logit_rows;
-    plan_->needs.pool = p_.kv;
+    plan_->pool = p_.kv;
+    if (p_.kv) plan_->needs.pool = facts_of(*p_.kv);
   }
 
   // One cache resource per layer, and room for stored split partials.
@@ -409,9 +412,9 @@ class Lowering {
 
 }  // namespace
 
-std::unique_ptr<turbo_plan> compile_plan(const turbo_program& program, const HandleCheck& handles, const turbo_host_alloc* alloc,
+std::unique_ptr<turbo_plan> compile_plan(const turbo_program& program, const pack::Facts& facts, const turbo_host_alloc* alloc,
                                          uint32_t n_threads, const char* isa) {
-  check_program(program, handles);
+  pack::check_program(program, facts);
   return Lowering(program, n_threads).run(alloc, isa);
 }
 

@@ -61,7 +61,7 @@ void rope_table(const MicroOp& op, int32_t position, float* out) {
 }
 
 void kv_append(StepRun& run, const MicroOp& op, uint32_t row, uint32_t head) {
-  const turbo_kv_pool& pool = *run.plan.needs.pool;
+  const turbo_kv_pool& pool = *run.plan.pool;
   const StepTable& t = run.table;
   const uint32_t slot = static_cast<uint32_t>(t.slot[row]);
   const uint64_t at = static_cast<uint64_t>(t.row_seq[row]) * t.block_capacity + slot / TURBO_KV_BLOCK;
@@ -77,7 +77,7 @@ void kv_append(StepRun& run, const MicroOp& op, uint32_t row, uint32_t head) {
 // Prepared queries lie as [form][kv head][row][query of the head's group], so that the queries of one kv head over
 // consecutive rows have one stride.
 void prepare_query(StepRun& run, const MicroOp& op, uint32_t row, uint32_t head, uint32_t n_heads) {
-  const turbo_kv_pool& pool = *run.plan.needs.pool;
+  const turbo_kv_pool& pool = *run.plan.pool;
   const KvPart& keys = pool.part(TURBO_KV_SIDE_K, op.layer);
   const uint32_t kv_heads = pool.desc.n_kv_heads, gqa = n_heads / kv_heads, kv_head = head / gqa;
   const float* query = run.plan.row(op.a, row) + uint64_t{head} * keys.shape.head_dim;

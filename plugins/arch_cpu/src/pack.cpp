@@ -1,9 +1,8 @@
 #include "pack.h"
 
-#include "program_check.h"
-
 #include <turbo/kernel/tree_ops.hpp>
 #include <turbo/kernel/tree_ops_check.hpp>
+#include <turbo/pack/program_check.hpp>
 
 #include <algorithm>
 #include <cstring>
@@ -31,7 +30,7 @@ const T& sized(const T* value, const char* what) {
 turbo_status device(void* self, turbo_device_info* info, turbo_error* error) {
   return guarded(error, [&] { pack(self).device(*info); });
 }
-uint32_t supports(void*, uint32_t kind) { return op_supported(kind); }
+uint32_t supports(void*, uint32_t kind) { return pack::op_known(kind); }
 turbo_status self_test(void* self, turbo_error* error) {
   return guarded(error, [&] { pack(self).self_test(); });
 }

@@ -17,7 +17,7 @@ namespace turbo::arch_cpu {
 
 const Kernels& kernels_for(CpuIsa isa);
 
-class Pack : public HandleCheck {
+class Pack : public pack::Facts {
  public:
   explicit Pack(const Host& host);
   static void probe(const Host& host, const turbo_probe_facts&, Probe& answer);
@@ -45,8 +45,12 @@ class Pack : public HandleCheck {
   void run(turbo_plan* plan, turbo_step_table* table);
   void plan_buffer(turbo_plan* plan, uint32_t buffer, turbo_view& view) const;
 
-  bool weight(const turbo_weight* w) const override { return weights_.count(w) != 0; }
-  bool pool(const turbo_kv_pool* p) const override { return pools_.count(p) != 0; }
+  std::optional<pack::WeightFacts> weight(const turbo_weight* w) const override {
+    return weights_.count(w) ? std::optional(facts_of(*w)) : std::nullopt;
+  }
+  std::optional<pack::PoolFacts> pool(const turbo_kv_pool* p) const override {
+    return pools_.count(p) ? std::optional(facts_of(*p)) : std::nullopt;
+  }
 
  private:
   uint32_t thread_count() const;

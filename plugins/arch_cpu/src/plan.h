@@ -114,6 +114,7 @@ struct turbo_plan {
   std::vector<turbo::arch_cpu::ResourceInfo> resources;
   std::vector<turbo::arch_cpu::Phase> phases;
   turbo::arch_cpu::StepNeeds needs;
+  const turbo_kv_pool* pool = nullptr;
   turbo::arch_cpu::StepScratch check_scratch;
 
   // attention
@@ -140,16 +141,11 @@ struct turbo_plan {
 
 namespace turbo::arch_cpu {
 
-/// Which handles a program may name.
-class HandleCheck {
- public:
-  virtual ~HandleCheck() = default;
-  virtual bool weight(const turbo_weight* w) const = 0;
-  virtual bool pool(const turbo_kv_pool* p) const = 0;
-};
+inline pack::WeightFacts facts_of(const turbo_weight& w) { return {w.name, w.rows, w.cols}; }
+inline pack::PoolFacts facts_of(const turbo_kv_pool& p) { return {p.desc, p.any_one_form, p.any_two_form, p.sinks}; }
 
 /// Check the whole program and lower it. Throws Failure.
-std::unique_ptr<turbo_plan> compile_plan(const turbo_program& program, const HandleCheck& handles, const turbo_host_alloc* alloc,
+std::unique_ptr<turbo_plan> compile_plan(const turbo_program& program, const pack::Facts& facts, const turbo_host_alloc* alloc,
                                          uint32_t n_threads, const char* isa);
 
 /// Check the step and run it over the team. Throws Failure.

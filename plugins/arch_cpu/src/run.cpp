@@ -130,7 +130,7 @@ uint64_t now_ns() {
 }  // namespace
 
 void run_plan(turbo_plan& plan, StepTable& table, ThreadTeam& team, const Kernels& kernels) {
-  check_step(table, plan.needs, plan.check_scratch);
+  pack::check_step(table, plan.needs, plan.check_scratch);
   if (table.n_rows == 0) return;
   const uint64_t start = now_ns();
   const uint32_t members = std::min(team.size(), team.pace().members(start));

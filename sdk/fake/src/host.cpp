@@ -32,7 +32,7 @@ struct Host::Services {
   turbo_host_file file{sizeof(turbo_host_file), 0, nullptr, &file_size, &file_read};
   turbo_host_thread_check thread_check{sizeof(turbo_host_thread_check), 0, nullptr, &on_engine_thread};
   turbo_host_model model{sizeof(turbo_host_model), 0, nullptr, &model_facts, &model_tensor, &model_encode, &model_token};
-  turbo_host_registry registry{sizeof(turbo_host_registry), 0, nullptr, &find_format, &find_codec};
+  turbo_host_registry registry{sizeof(turbo_host_registry), 0, nullptr, &find_format, &find_codec, nullptr};
   turbo_host_program program{sizeof(turbo_host_program), 0, nullptr, nullptr, nullptr, &target_weight, &kv_create, &block_table,
                              &model_open, &model_close, &model_run, &model_keep, &model_drop};
   turbo_host_drafters drafters{sizeof(turbo_host_drafters), 0, nullptr, &inner_drafter};

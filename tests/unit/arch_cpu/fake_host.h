@@ -187,7 +187,8 @@ class FakeHost {
                    *codec = own ? h.codec_table_ : TwoFormCodec::table();
                    *self = own && h.codec_ ? h.codec_->self() : nullptr;
                    return TURBO_OK;
-                 }};
+                 },
+                 nullptr};
     config_ = {sizeof config_, 0, this,
                [](void*, const char*, const char**) -> turbo_status { return TURBO_NOT_FOUND; },
                [](void* ctx, const char* key, int64_t* value) -> turbo_status {

@@ -329,6 +329,12 @@ TEST(Host, RegistryAndProgramAreHandedOver) {
   EXPECT_EQ(instance, &codec) << "layer 3 has a codec of its own";
   EXPECT_EQ(table->kv_codec(table->ctx, TURBO_KV_SIDE_K, 0, &side, &instance, &error), TURBO_UNSUPPORTED);
   EXPECT_EQ(table->kv_codec(table->ctx, 7, 0, &side, &instance, &error), TURBO_INVALID_ARGUMENT);
+  EXPECT_EQ(table->interface(table->ctx, &codec, "more/1"), nullptr);
+  registry.interface = [&](const void* of, const char* id) -> const void* { return of == &codec && std::string(id) == "more/1" ? &format : nullptr; };
+  EXPECT_EQ(table->interface(table->ctx, &codec, "more/1"), &format);
+  EXPECT_EQ(table->interface(table->ctx, &codec, "less/1"), nullptr);
+  EXPECT_EQ(table->interface(table->ctx, &format, "more/1"), nullptr);
+  EXPECT_EQ(table->interface(table->ctx, &codec, nullptr), nullptr);
   EXPECT_EQ(service<void>(host, TURBO_HOST_PROGRAM_DRAFT), nullptr);
   turbo_host_program given{};
   program = &given;

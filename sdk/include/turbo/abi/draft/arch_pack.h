@@ -22,6 +22,9 @@ typedef struct turbo_host_registry {
   turbo_status (*weight_format)(void* ctx, uint32_t type, const turbo_weight_format** format, void** instance, turbo_error* error);
   /* [load] The codec of one side of one layer, as of now: ask anew for every pool. */
   turbo_status (*kv_codec)(void* ctx, uint32_t side, uint32_t layer, const turbo_kv_codec** codec, void** instance, turbo_error* error);
+  /* [load] Another function table of the component that one of these instances is of, by interface id (device tiers:
+   * turbo.weight_format.device, turbo.kv_codec.device); null: it has none. */
+  const void* (*interface)(void* ctx, void* instance, const char* id);
 } turbo_host_registry;
 
 #define TURBO_ARCH_PACK_DRAFT "turbo.arch_pack/draft2"

@@ -8,7 +8,7 @@
 
 #include <algorithm>
 #include <boost/context/fiber.hpp>
-#include <boost/context/fixedsize_stack.hpp>
+#include <boost/context/pooled_fixedsize_stack.hpp>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
@@ -153,17 +153,22 @@ struct Unwind {};
 struct LaneStack {
   Lane* lane;
 #if defined(TB_FIBER_ASAN) || defined(TB_FIBER_TSAN)
-  boost::context::fixedsize_stack memory{256 * 1024};
+  static constexpr size_t kBytes = 256 * 1024;
 #else
-  boost::context::fixedsize_stack memory{64 * 1024};
+  static constexpr size_t kBytes = 64 * 1024;
 #endif
+  // A stack that was used before has its pages: making one anew costs more than what most lanes compute.
+  static boost::context::pooled_fixedsize_stack& memory() {
+    static thread_local boost::context::pooled_fixedsize_stack pool(kBytes);
+    return pool;
+  }
   boost::context::stack_context allocate() {
-    const boost::context::stack_context context = memory.allocate();
+    const boost::context::stack_context context = memory().allocate();
     lane->stack.bottom = static_cast<const char*>(context.sp) - context.size;
     lane->stack.bytes = context.size;
     return context;
   }
-  void deallocate(boost::context::stack_context& context) noexcept { memory.deallocate(context); }
+  void deallocate(boost::context::stack_context& context) noexcept { memory().deallocate(context); }
 };
 
 inline thread_local Launch* launch_now = nullptr;

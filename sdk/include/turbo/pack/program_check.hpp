@@ -1,24 +1,31 @@
-#include "program_check.h"
+// Program check for arch packs: every id, width, handle and the order of ops, before anything is lowered. [load]
+#pragma once
+
+#include <turbo/abi/draft/program.h>
+#include <turbo/pack/facts.hpp>
+#include <turbo/plugin.hpp>
 
 #include <cmath>
 #include <set>
 #include <string>
+#include <vector>
 
-namespace turbo::arch_cpu {
-namespace {
+namespace turbo::pack {
 
-constexpr uint32_t kMaxBuffers = 1u << 14, kMaxOps = 1u << 14, kMaxRows = 65536;
-constexpr uint64_t kMaxWidth = uint64_t{1} << 31;
+/// The ops that a program may hold today.
+inline bool op_known(uint32_t kind) { return kind >= TURBO_OP_EMBED && kind <= TURBO_OP_CONCAT; }
 
-const char* op_name(uint32_t kind) {
+inline const char* op_name(uint32_t kind) {
   static const char* const names[] = {"?",      "embed",  "rms_norm",  "matmul",      "add", "rope", "kv_append",
                                       "attend", "gated_act", "gather_rows", "tap", "top_k", "concat"};
   return kind <= TURBO_OP_CONCAT ? names[kind] : "?";
 }
 
-class Checker {
+namespace detail {
+
+class ProgramChecker {
  public:
-  Checker(const turbo_program& program, const HandleCheck& handles) : p_(program), handles_(handles) {}
+  ProgramChecker(const turbo_program& program, const Facts& facts) : p_(program), facts_(facts) {}
 
   void run() {
     check_header();
@@ -26,12 +33,15 @@ class Checker {
       index_ = i;
       op_ = &p_.ops[i];
       if (op_->struct_size != sizeof(turbo_op)) fail("struct_size " + std::to_string(op_->struct_size));
-      if (!op_supported(op_->kind)) throw Failure(TURBO_UNSUPPORTED, where() + "this pack has no op " + std::to_string(op_->kind));
+      if (!op_known(op_->kind)) throw Failure(TURBO_UNSUPPORTED, where() + "this pack has no op " + std::to_string(op_->kind));
       check_op();
     }
   }
 
  private:
+  static constexpr uint32_t kMaxBuffers = 1u << 14, kMaxOps = 1u << 14, kMaxRows = 65536;
+  static constexpr uint64_t kMaxWidth = uint64_t{1} << 31;
+
   std::string where() const {
     std::string text = "program '" + std::string(p_.name ? p_.name : "") + "'";
     if (op_) text += ", op " + std::to_string(index_) + " (" + op_name(op_->kind) + ")";
@@ -49,7 +59,11 @@ class Checker {
     require(p_.n_buffers >= 1 && p_.n_buffers <= kMaxBuffers && p_.buffers, "no buffers or too many");
     require(p_.n_ops >= 1 && p_.n_ops <= kMaxOps && p_.ops, "no ops or too many");
     require(p_.n_inputs <= p_.n_buffers, "more inputs than buffers");
-    require(!p_.kv || handles_.pool(p_.kv), "its KV pool is not one of this pack");
+    if (p_.kv) {
+      const std::optional<PoolFacts> pool = facts_.pool(p_.kv);
+      require(pool.has_value(), "its KV pool is not one of this pack");
+      pool_ = *pool;
+    }
     written_.assign(p_.n_buffers, false);
     for (uint32_t i = 0; i < p_.n_buffers; ++i) {
       const turbo_buffer& b = p_.buffers[i];
@@ -78,25 +92,26 @@ class Checker {
     if (b.width != want) fail(std::string(what) + " has width " + std::to_string(b.width) + " but needs " + std::to_string(want));
   }
   void same_rows(const turbo_buffer& a, const turbo_buffer& b) const { require(a.rows == b.rows, "step rows and logit rows are mixed"); }
-  const turbo_weight& handle(const turbo_weight* weight, const char* what) const {
-    if (!weight || !handles_.weight(weight)) fail(std::string(what) + " is no weight of this pack");
-    return *weight;
+  WeightFacts handle(const turbo_weight* weight, const char* what) const {
+    const std::optional<WeightFacts> found = weight ? facts_.weight(weight) : std::nullopt;
+    if (!found) fail(std::string(what) + " is no weight of this pack");
+    return *found;
   }
-  const turbo_weight& matrix(const turbo_weight* weight) const {
-    const turbo_weight& w = handle(weight, "the matrix");
-    if (w.is_vector()) fail("'" + w.name + "' is a vector, not a matrix");
+  WeightFacts matrix(const turbo_weight* weight) const {
+    const WeightFacts w = handle(weight, "the matrix");
+    if (w.is_vector()) fail("'" + std::string(w.name) + "' is a vector, not a matrix");
     return w;
   }
-  const turbo_weight& vector(const turbo_weight* weight, uint64_t size, const char* what) const {
-    const turbo_weight& w = handle(weight, what);
+  WeightFacts vector(const turbo_weight* weight, uint64_t size, const char* what) const {
+    const WeightFacts w = handle(weight, what);
     if (!w.is_vector() || w.cols != size)
-      fail(std::string(what) + " '" + w.name + "' is " + std::to_string(w.rows) + " x " + std::to_string(w.cols) + " but must be a vector of " + std::to_string(size));
+      fail(std::string(what) + " '" + std::string(w.name) + "' is " + std::to_string(w.rows) + " x " + std::to_string(w.cols) + " but must be a vector of " + std::to_string(size));
     return w;
   }
-  const turbo_kv_pool& pool(uint32_t layer) const {
+  const PoolFacts& pool(uint32_t layer) const {
     require(p_.kv != nullptr, "the program has no KV pool");
-    if (layer >= p_.kv->desc.n_layers) fail("layer " + std::to_string(layer) + " of " + std::to_string(p_.kv->desc.n_layers));
-    return *p_.kv;
+    if (layer >= pool_.desc.n_layers) fail("layer " + std::to_string(layer) + " of " + std::to_string(pool_.desc.n_layers));
+    return pool_;
   }
 
   void check_op() {
@@ -117,7 +132,7 @@ class Checker {
   }
 
   void embed(const turbo_op_embed& op) {
-    const turbo_weight& table = matrix(op.table);
+    const WeightFacts table = matrix(op.table);
     const turbo_buffer& o = out(op.out);
     require(o.rows == TURBO_ROWS_STEP, "out must have step rows");
     width(o, table.cols, "out");
@@ -134,7 +149,7 @@ class Checker {
     vector(op.weight, x.width / op.groups, "the norm weight");
   }
   void matmul(const turbo_op_matmul& op) {
-    const turbo_weight& w = matrix(op.weight);
+    const WeightFacts w = matrix(op.weight);
     require(op.in != op.out, "in and out are the same buffer");
     const turbo_buffer& x = in(op.in);
     const turbo_buffer& o = out(op.out);
@@ -162,7 +177,7 @@ class Checker {
     vector(op.frequencies, op.dims / 2, "the frequencies");
   }
   void kv_append(const turbo_op_kv_append& op) {
-    const turbo_kv_pool& kv = pool(op.layer);
+    const PoolFacts& kv = pool(op.layer);
     const turbo_buffer& k = in(op.k);
     const turbo_buffer& v = in(op.v);
     require(k.rows == TURBO_ROWS_STEP && v.rows == TURBO_ROWS_STEP, "k and v must have step rows");
@@ -171,7 +186,7 @@ class Checker {
     require(appended_.insert(op.layer).second, "its layer was appended before");
   }
   void attend(const turbo_op_attend& op) {
-    const turbo_kv_pool& kv = pool(op.layer);
+    const PoolFacts& kv = pool(op.layer);
     require(op.q != op.out, "q and out are the same buffer");
     const turbo_buffer& q = in(op.q);
     const turbo_buffer& o = out(op.out);
@@ -227,7 +242,8 @@ class Checker {
   }
 
   const turbo_program& p_;
-  const HandleCheck& handles_;
+  const Facts& facts_;
+  PoolFacts pool_;
   const turbo_op* op_ = nullptr;
   uint32_t index_ = 0;
   uint64_t vocabulary_ = 0;
@@ -235,10 +251,9 @@ class Checker {
   std::set<uint32_t> appended_;
 };
 
-}  // namespace
+}  // namespace detail
 
-bool op_supported(uint32_t kind) { return kind >= TURBO_OP_EMBED && kind <= TURBO_OP_CONCAT; }
+/// Throws Failure naming the op. Afterwards lowering may trust the program.
+inline void check_program(const turbo_program& program, const Facts& facts) { detail::ProgramChecker(program, facts).run(); }
 
-void check_program(const turbo_program& program, const HandleCheck& handles) { Checker(program, handles).run(); }
-
-}  // namespace turbo::arch_cpu
+}  // namespace turbo::pack

@@ -1,0 +1,143 @@
+// Running a plan: check the step, then enqueue it, step by step or as a recorded graph.
+#include "plan.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+namespace turbo::arch_rdna2 {
+namespace {
+
+using State = Recorded::State;
+
+class PlanRun {
+ public:
+  PlanRun(turbo_plan& plan, StepTable& table, const PlanTools& tools, Staging& staging, const std::function<void(const std::string&)>& warn)
+      : plan_(plan), table_(table), tools_(tools), staging_(staging), warn_(warn), runtime_(tools.device.runtime()) {}
+
+  void run() {
+    pack::check_step(table_, plan_.needs, plan_.check_scratch);
+    if (table_.n_rows == 0) return;
+    if (plan_.needs.attends) check_together();
+    table_.set_head();
+    const uint32_t chunks = reach();
+    tools_.scratch.reserve(plan_.scratch_bytes(chunks));
+    StepRun run{plan_, tools_.ops, table_.on_device_table(), chunks, tools_.scratch.data(), tools_.device.stream()};
+    if (!plan_.records) return steps(run);
+    Recorded& recorded = plan_.graphs[{&table_, chunks}];
+    if (recorded.scratch_generation != tools_.scratch.generation()) forget(recorded);
+    if (recorded.state == State::fresh) {
+      steps(run);
+      recorded.state = State::ran;
+      recorded.scratch_generation = tools_.scratch.generation();
+      return;
+    }
+    if (recorded.state == State::ran && !record(run, recorded)) return steps(run);
+    if (!plan_.compared) return compare(run, recorded);
+    runtime_.launch_graph(run.stream, recorded.graph);
+  }
+
+ private:
+  // Kernels share what rows of a sequence read, so these must lie together.
+  void check_together() const {
+    for (uint32_t row = 1; row < table_.n_rows; ++row) {
+      if (table_.row_seq[row] == table_.row_seq[row - 1]) continue;
+      if (std::find(table_.row_seq, table_.row_seq + row, table_.row_seq[row]) != table_.row_seq + row)
+        throw Failure(TURBO_INVALID_ARGUMENT, "step table: the rows of sequence " + std::to_string(table_.row_seq[row]) + " do not lie together");
+    }
+  }
+
+  // Chunks of keys that the longest row reads, as a power of two.
+  uint32_t reach() const {
+    if (!plan_.needs.attends) return 1;
+    const int32_t last = *std::max_element(table_.position, table_.position + table_.n_rows);
+    return std::bit_ceil(static_cast<uint32_t>(last) / TURBO_DEVICE_CHUNK + 1);
+  }
+
+  void steps(const StepRun& run) const {
+    tools_.ops.table(table_.args());
+    for (const Step& step : plan_.steps) {
+      try {
+        step.enqueue(run);
+      } catch (const Failure& failure) {
+        throw Failure(failure.code, "program '" + plan_.name + "', " + step.what + ": " + failure.message, failure.hint);
+      }
+    }
+  }
+
+  void forget(Recorded& recorded) {
+    if (recorded.graph) runtime_.destroy_graph(recorded.graph);
+    recorded = {};
+    recorded.scratch_generation = tools_.scratch.generation();
+  }
+
+  void give_up(const std::string& why) {
+    plan_.records = false;
+    plan_.drop_graphs(nullptr);
+    warn_("program '" + plan_.name + "' goes on without recorded graphs: " + why);
+  }
+
+  bool record(const StepRun& run, Recorded& recorded) {
+    try {
+      runtime_.begin_capture(run.stream);
+      steps(run);
+      recorded.graph = runtime_.end_capture();
+      recorded.state = State::recorded;
+      return true;
+    } catch (const Failure& failure) {
+      runtime_.drop_capture();
+      if (runtime_.lost()) throw;
+      give_up(failure.message);
+      return false;
+    }
+  }
+
+  void sync() const {
+    const turbo_device& table = *tools_.device.table();
+    checked("", [&](turbo_error* error) { return table.sync(table.ctx, table.stream, error); });
+  }
+
+  // Live rows of all kept buffers.
+  std::vector<float> kept() {
+    std::vector<float> all;
+    for (uint32_t b = plan_.n_inputs; b < plan_.buffers.size(); ++b) {
+      const turbo_buffer& buffer = plan_.buffers[b];
+      const uint64_t rows = buffer.rows == TURBO_ROWS_LOGIT ? table_.n_logit_rows : table_.n_rows;
+      if (!buffer.keep || rows == 0) continue;
+      const size_t at = all.size();
+      all.resize(at + rows * buffer.width);
+      staging_.rows_to_host(all.data() + at, plan_.row(b, 0), rows, buffer.width * sizeof(float), plan_.places[b].stride * sizeof(float));
+    }
+    return all;
+  }
+
+  // The same step both ways. Appending keys twice writes the same bits.
+  void compare(const StepRun& run, Recorded& recorded) {
+    steps(run);
+    const std::vector<float> want = kept();
+    runtime_.launch_graph(run.stream, recorded.graph);
+    const std::vector<float> got = kept();
+    sync();
+    if (want.size() == got.size() && std::memcmp(want.data(), got.data(), want.size() * sizeof(float)) == 0) {
+      plan_.compared = true;
+      return;
+    }
+    give_up("a replay did not give the bits of its steps");
+    steps(run);
+  }
+
+  turbo_plan& plan_;
+  StepTable& table_;
+  const PlanTools& tools_;
+  Staging& staging_;
+  const std::function<void(const std::string&)>& warn_;
+  hip::Runtime& runtime_;
+};
+
+}  // namespace
+
+void run_plan(turbo_plan& plan, StepTable& table, const PlanTools& tools, Staging& staging, const std::function<void(const std::string&)>& warn) {
+  PlanRun(plan, table, tools, staging, warn).run();
+}
+
+}  // namespace turbo::arch_rdna2
