@@ -1,6 +1,8 @@
 // Device codecs against their CPU halves: stored bytes, moves, attention with every codec, refusals.
 #include "support.h"
 
+#include <turbo/kernel/lanes.h>
+
 namespace turbo::test {
 namespace {
 
