@@ -25,7 +25,7 @@ class EveryCodec : public testing::TestWithParam<size_t> {
 };
 
 TEST_P(EveryCodec, AppendStoresTheBytesOfTheCpuTier) {
-  for (const uint32_t d : {64u, 80u, 96u, 128u, 256u}) {
+  for (const uint32_t d : {64u, 80u, 96u, 256u, 128u}) {
     for (const bool centered : {false, true}) {
       if (centered && d != 128) continue;
       const turbo_kv_shape key_shape{sizeof(turbo_kv_shape), 0, 0, 1, 3, d};

@@ -55,7 +55,7 @@ struct FiberDevice {
       EXPECT_LE(l->argument_bytes, 4000u);
       const uint32_t grid[3] = {l->grid_x, l->grid_y, l->grid_z};
       try {
-        fiber::run(k, grid, l->threads, l->shared_bytes, l->arguments, l->resident != 0);
+        k.launch(k, grid, l->threads, l->shared_bytes, l->arguments, l->resident != 0);
       } catch (const std::exception& e) {
         ADD_FAILURE() << e.what();
         std::snprintf(error->message, sizeof error->message, "%s", e.what());
@@ -88,8 +88,16 @@ struct FiberDevice {
 
 inline Library& device_library(const std::string& codec) {
   const auto path = [](const std::string& folder) { return std::string(TURBO_TEST_PLUGINS) + "/" + folder + "/libturbo_" + folder + "_hip.so"; };
-  static Library floats(path("kv_float")), tq(path("kv_turboquant")), rq(path("kv_rotorquant"));
-  return codec[0] == 't' ? tq : codec[0] == 'r' ? rq : floats;
+  if (codec[0] == 't') {
+    static Library tq(path("kv_turboquant"));
+    return tq;
+  }
+  if (codec[0] == 'r') {
+    static Library rq(path("kv_rotorquant"));
+    return rq;
+  }
+  static Library floats(path("kv_float"));
+  return floats;
 }
 
 using OptionMap = std::map<std::string, fake::Option>;
