@@ -28,6 +28,13 @@
 #include <turbo/kernel/gpu/rope.hpp>
 #include <turbo/kernel/gpu/table.hpp>
 
+/// A kernel of 128 threads that may take all registers there are: ptxas else aims for more blocks and spills.
+#if defined(TB_NVIDIA)
+#define TB_ATTEND_KERNEL(name, Args) extern "C" __global__ void __launch_bounds__(128, 1) name(const Args args)
+#else
+#define TB_ATTEND_KERNEL(name, Args) TB_KERNEL(name, Args, 128)
+#endif
+
 namespace turbo::gpu {
 
 constexpr uint32_t kAttendThreads = 128, kAttendWaves = 4;
