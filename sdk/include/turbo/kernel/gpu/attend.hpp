@@ -45,6 +45,7 @@ static_assert(kAttendWaves == kChunkSplits && kChunk == TURBO_DEVICE_CHUNK && kS
 template <class Args>
 TB_DEVICE const Args& again(const Args& args) {
 #if defined(TB_AMD) && defined(__HIP_DEVICE_COMPILE__)
+  (void)args;
   typedef const __attribute__((address_space(4))) Args* Pointer;
   Pointer p = (Pointer)__builtin_amdgcn_kernarg_segment_ptr();
   asm volatile("" : "+s"(p));
