@@ -1,7 +1,11 @@
 // Device codecs against their CPU halves: stored bytes, moves, attention with every codec, refusals.
 #include "support.h"
 
+#include <turbo/kernel/gpu/attend_mixed.hpp>
 #include <turbo/kernel/lanes.h>
+
+TB_KERNEL(soft_chunk, turbo::gpu::MixedArgs, 128) { turbo::gpu::soft_chunk_body(args); }
+TB_KERNEL(merge_window, turbo::gpu::MixedArgs, 128) { turbo::gpu::merge_window_body(args); }
 
 namespace turbo::test {
 namespace {
@@ -143,6 +147,24 @@ TEST_P(EveryCodec, FusedAndMixedGiveEqualBits) {
   }
   for (uint64_t i = 0; i < mixed.size(); ++i) mixed[i] = value[i] / sum[i / d];
   EXPECT_EQ(std::memcmp(mixed.data(), fused.data(), fused.size() * 4), 0);
+
+  // The same by the kernels that a pack has for it, all chunks in one window and one by one.
+  for (const uint32_t window : {1u, step.max_chunks}) {
+    std::vector<float> state(uint64_t{step.max_rows} * heads * (d + 2), NAN);
+    scores.assign(uint64_t{step.max_rows} * heads * window * 256, NAN);
+    partials.assign(uint64_t{step.max_rows} * heads * window * (d + 2), NAN);
+    step.out.assign(step.out.size(), -7.0f);
+    for (uint32_t begin = 0; begin < step.max_chunks; begin += window) {
+      const gpu::MixedArgs m{a.table, heads, d, begin, window, step.max_chunks, scores.data(), window * 256ull, partials.data(), d + 2ull,
+                             state.data(), step.out.data(), uint64_t{heads} * d};
+      ASSERT_EQ(codec.device_table->scores(codec.self(), nullptr, &a, begin, window, scores.data(), m.score_stride, &error), TURBO_OK);
+      fiber::run(*fiber::Kernel::find(fiber::Kernel::first(), "soft_chunk"), {heads, window, step.max_rows}, 128, 0, &m, false);
+      ASSERT_EQ(codec.device_table->accumulate(codec.self(), nullptr, &a, begin, window, scores.data(), m.score_stride, partials.data(), d + 2, &error), TURBO_OK);
+      fiber::run(*fiber::Kernel::find(fiber::Kernel::first(), "merge_window"), {heads, step.max_rows, 1}, 128, 0, &m, false);
+    }
+    EXPECT_EQ(std::memcmp(step.out.data(), fused.data(), fused.size() * 4), 0) << "windows of " << window;
+    for (uint64_t i = fused.size(); i < step.out.size(); ++i) ASSERT_EQ(step.out[i], -7.0f);
+  }
 }
 
 std::string codec_name(const testing::TestParamInfo<size_t>& info) {
