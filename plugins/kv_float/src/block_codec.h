@@ -30,7 +30,7 @@ class BlockCodec : public KvCodec<BlockCodec>, public Common {
   uint64_t fingerprint() const noexcept override;
   void set_center(const turbo_kv_shape& shape, const float* center) override { keep_center(shape, center); }
 
- private:
+ protected:
   // q8 turns keys only: values gain nothing from it at that precision.
   bool rotates(const turbo_kv_shape& shape) const { return rotate_ && (bits_ == 4 || shape.side == TURBO_KV_SIDE_K); }
   uint64_t code_bytes(const turbo_kv_shape& shape) const { return uint64_t{shape.head_dim} * bits_ / 8; }
@@ -38,6 +38,7 @@ class BlockCodec : public KvCodec<BlockCodec>, public Common {
   uint64_t head_bytes(const turbo_kv_shape& shape) const {
     return (code_bytes(shape) + 2 * row_blocks(shape.head_dim)) * TURBO_KV_BLOCK;
   }
+ private:
   void round_row(const float* x, uint32_t n, int8_t* codes, uint16_t* scales) const;
   void write_codes(const turbo_kv_shape& shape, uint8_t* head, uint32_t row, const int8_t* codes) const;
   void read_codes(const turbo_kv_shape& shape, const uint8_t* head, uint32_t row, int8_t* codes) const;

@@ -28,7 +28,7 @@ class FloatCodec : public KvCodec<FloatCodec>, public Common {
   uint64_t fingerprint() const noexcept override;
   void set_center(const turbo_kv_shape& shape, const float* center) override { keep_center(shape, center); }
 
- private:
+ protected:
   bool is_fp8() const { return element_ >= Element::e4m3; }
   bool scaled() const { return element_ >= Element::e4m3_scaled; }
   bool is_e4m3() const { return element_ == Element::e4m3 || element_ == Element::e4m3_scaled; }
@@ -37,6 +37,7 @@ class FloatCodec : public KvCodec<FloatCodec>, public Common {
   uint64_t pitch(const turbo_kv_shape& shape) const;
   uint64_t head_bytes(const turbo_kv_shape& shape) const { return (pitch(shape) + (scaled() ? 2 : 0)) * TURBO_KV_BLOCK; }
   uint64_t scales_at(const turbo_kv_shape& shape) const { return pitch(shape) * TURBO_KV_BLOCK; }
+ private:
   KeyRun key_run(const turbo_kv_shape& shape, const turbo_kv_run& run) const;
   float decode(const uint8_t* row, uint32_t e) const;
 

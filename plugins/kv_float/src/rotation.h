@@ -23,6 +23,8 @@ class Rotation {
   Rotation(CpuIsa isa, uint32_t side, uint32_t head_dim);
   bool is_of(const turbo_kv_shape& shape) const { return side_ == shape.side && tables_.rotation().d == shape.head_dim; }
 
+  const rotated_kv::Rotation& tables() const { return tables_.rotation(); }
+
   /// In place.
   void forward(float* row) const noexcept;
   void inverse(float* row) const noexcept;

@@ -160,9 +160,9 @@ typedef struct turbo_device_kv {
   uint32_t reserved;
 } turbo_device_kv;
 
-/* Attention of one layer. Keys are read in chunks of TURBO_DEVICE_CHUNK positions: a split of 64 keys gives (max, sum,
- * weighted values), splits of a chunk merge in rising order, chunks merge in rising order; nothing else decides a row's
- * bits. */
+/* Attention of one layer. Keys are read in chunks of TURBO_DEVICE_CHUNK positions: a weight is exp(score - largest score of
+ * the chunk), sums and values of a chunk's four splits of 64 keys are added in rising order, chunks merge in rising order;
+ * nothing else decides a row's bits (turbo/kernel/gpu/attend_order.hpp). */
 #define TURBO_DEVICE_CHUNK 256u
 typedef struct turbo_device_attend {
   uint32_t struct_size;

@@ -28,6 +28,13 @@
 #include <turbo/kernel/gpu/rope.hpp>
 #include <turbo/kernel/gpu/table.hpp>
 
+/// A kernel of 128 threads that may take all registers there are: ptxas else aims for more blocks and spills.
+#if defined(TB_NVIDIA)
+#define TB_ATTEND_KERNEL(name, Args) extern "C" __global__ void __launch_bounds__(128, 1) name(const Args args)
+#else
+#define TB_ATTEND_KERNEL(name, Args) TB_KERNEL(name, Args, 128)
+#endif
+
 namespace turbo::gpu {
 
 constexpr uint32_t kAttendThreads = 128, kAttendWaves = 4;
@@ -38,6 +45,7 @@ static_assert(kAttendWaves == kChunkSplits && kChunk == TURBO_DEVICE_CHUNK && kS
 template <class Args>
 TB_DEVICE const Args& again(const Args& args) {
 #if defined(TB_AMD) && defined(__HIP_DEVICE_COMPILE__)
+  (void)args;
   typedef const __attribute__((address_space(4))) Args* Pointer;
   Pointer p = (Pointer)__builtin_amdgcn_kernarg_segment_ptr();
   asm volatile("" : "+s"(p));

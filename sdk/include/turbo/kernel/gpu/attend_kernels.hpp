@@ -5,7 +5,7 @@
 #include <turbo/kernel/gpu/attend.hpp>
 
 #define TB_ATTEND_ONE(codec, K, V, L, NQ) \
-  TB_KERNEL(attend_##codec##_##L##_##NQ, turbo::gpu::AttendArgs, 128) { turbo::gpu::attend_body<K, V, L, NQ>(args); }
+  TB_ATTEND_KERNEL(attend_##codec##_##L##_##NQ, turbo::gpu::AttendArgs) { turbo::gpu::attend_body<K, V, L, NQ>(args); }
 
 #define TB_ATTEND_KERNELS(codec, K, V)  \
   TB_ATTEND_ONE(codec, K, V, 8, 2)      \

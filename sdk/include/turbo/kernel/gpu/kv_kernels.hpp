@@ -119,13 +119,13 @@ TB_DEVICE void accumulate_body(const AttendArgs& given) {
 }  // namespace turbo::gpu
 
 #define TB_KV_APPEND(name, Codec)                                                                \
-  TB_KERNEL(append_##name, turbo::gpu::AppendArgs, 128) { turbo::gpu::append_body<Codec>(args); } \
-  TB_KERNEL(move_##name, turbo::gpu::MoveArgs, 128) { turbo::gpu::move_body<Codec>(args); }
+  TB_ATTEND_KERNEL(append_##name, turbo::gpu::AppendArgs) { turbo::gpu::append_body<Codec>(args); } \
+  TB_ATTEND_KERNEL(move_##name, turbo::gpu::MoveArgs) { turbo::gpu::move_body<Codec>(args); }
 
 #define TB_KV_SCORES_ONE(name, K, L, NQ) \
-  TB_KERNEL(scores_##name##_##L, turbo::gpu::AttendArgs, 128) { turbo::gpu::scores_body<K, L, NQ>(args); }
+  TB_ATTEND_KERNEL(scores_##name##_##L, turbo::gpu::AttendArgs) { turbo::gpu::scores_body<K, L, NQ>(args); }
 #define TB_KV_SUMS_ONE(name, V, L, NQ) \
-  TB_KERNEL(sums_##name##_##L, turbo::gpu::AttendArgs, 128) { turbo::gpu::accumulate_body<V, L, NQ>(args); }
+  TB_ATTEND_KERNEL(sums_##name##_##L, turbo::gpu::AttendArgs) { turbo::gpu::accumulate_body<V, L, NQ>(args); }
 /// Tiles of 4 queries.
 #define TB_KV_MIXED(name, K, V)   \
   TB_KV_SCORES_ONE(name, K, 8, 4) \

@@ -366,4 +366,4 @@ TB_DEVICE void pack_body(const PackArgs& args) {
   TB_ATTEND_KERNELS(rotated##bits, RotatedKeys##bits, RotatedValues##bits)                                       \
   TB_KV_MIXED(rotated##bits, RotatedKeys##bits, RotatedValues##bits)                                             \
   TB_KV_APPEND(rotated##bits, RotatedKeys##bits)                                                                 \
-  TB_KERNEL(pack_rotated##bits, turbo::gpu::PackArgs, 128) { turbo::gpu::pack_body<bits>(args); }
+  TB_ATTEND_KERNEL(pack_rotated##bits, turbo::gpu::PackArgs) { turbo::gpu::pack_body<bits>(args); }

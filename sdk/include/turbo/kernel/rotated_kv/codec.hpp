@@ -165,6 +165,14 @@ class RotatedCodec : public KvCodec<RotatedCodec> {
     centers_[shape.layer].assign(center, center + n);
   }
 
+ protected:
+  // Null before layout() of the shape.
+  const Scheme* scheme(const turbo_kv_shape& shape) const noexcept {
+    if (shape.head_dim > kMaxDim || shape.head_dim % 16 != 0 || shape.side > TURBO_KV_SIDE_V) return nullptr;
+    const SchemeTables* tables = tables_[shape.side][shape.head_dim / 16].load(std::memory_order_acquire);
+    return tables ? &tables->scheme() : nullptr;
+  }
+
  private:
   static constexpr uint32_t kMaxHeads = 4096, kMaxLayers = 1 << 16;
 
@@ -189,12 +197,6 @@ class RotatedCodec : public KvCodec<RotatedCodec> {
     kernels_->unrotate(s.rotation, y, dst);
   }
 
-  // Null before layout() of the shape.
-  const Scheme* scheme(const turbo_kv_shape& shape) const noexcept {
-    if (shape.head_dim > kMaxDim || shape.head_dim % 16 != 0 || shape.side > TURBO_KV_SIDE_V) return nullptr;
-    const SchemeTables* tables = tables_[shape.side][shape.head_dim / 16].load(std::memory_order_acquire);
-    return tables ? &tables->scheme() : nullptr;
-  }
   const SchemeTables& build(uint32_t side, uint32_t d) const {
     const std::lock_guard lock(build_mutex_);
     std::atomic<const SchemeTables*>& slot = tables_[side][d / 16];

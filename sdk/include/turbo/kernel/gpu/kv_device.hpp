@@ -1,0 +1,445 @@
+// Host half of a KV codec of a device tier: a codec of the CPU tier (layout, fingerprint, decode_row, centers) that also
+// launches kernels. Uploads tables at load, fills argument structs, chooses kernels; owns no memory of the pool.
+//
+// T derives from DeviceKvCodec<T, Base> and has
+//   KvKernels kernels() const                                    the code objects and names of its kernels
+//   void describe(const turbo_kv_shape&, KvSide&, KvTables&) const   sizes and tables of a shape whose layout is known
+// attach, layout, set_center and check are [load]; the others are [engine].
+#pragma once
+
+#include <turbo/kernel/gpu/kv_side.hpp>
+#include <turbo/kernel/rotated_kv/kernels.hpp>
+#include <turbo/kv_codec.hpp>
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace turbo::gpu {
+
+struct KvKernels {
+  const turbo_code_object* objects;
+  uint32_t n_objects;
+  const char* name;           // attend_<name>_<lanes>_<queries>, scores_<name>_<lanes>, sums_<name>_<lanes>
+  const char *key, *value;    // append_<..>, move_<..>
+  const char* pack;           // or null
+  bool few;                   // TB_ATTEND_KERNELS_FEW
+};
+
+/// Device copies of a codec's tables.
+class KvTables {
+ public:
+  explicit KvTables(const turbo_device* device) : device_(device) {}
+  KvTables(const KvTables&) = delete;
+  ~KvTables() { clear(); }
+  void clear() {
+    for (void* p : owned_) device_->release(device_->ctx, p);
+    owned_.clear();
+  }
+  /// Throws Failure.
+  template <typename V>
+  const V* add(const V* data, uint64_t n) {
+    if (!data || n == 0) return nullptr;
+    turbo_error error = {};
+    error.struct_size = sizeof error;
+    const uint64_t bytes = n * sizeof(V);
+    void* const there = device_->allocate(device_->ctx, TURBO_MEMORY_DEVICE, bytes, "kv tables", &error);
+    if (!there) throw Failure(TURBO_RESOURCE_EXHAUSTED, error.message, error.hint);
+    owned_.push_back(there);
+    void* const staged = device_->allocate(device_->ctx, TURBO_MEMORY_PINNED, bytes, "kv tables", &error);
+    if (!staged) throw Failure(TURBO_RESOURCE_EXHAUSTED, error.message, error.hint);
+    std::memcpy(staged, data, bytes);
+    turbo_status status = device_->copy(device_->ctx, device_->stream, there, staged, bytes, TURBO_COPY_TO_DEVICE, &error);
+    if (status == TURBO_OK) status = device_->sync(device_->ctx, device_->stream, &error);
+    device_->release(device_->ctx, staged);
+    if (status != TURBO_OK) throw Failure(status, error.message, error.hint);
+    return static_cast<const V*>(there);
+  }
+  void add_rotation(const rotated_kv::Rotation& r, KvSide& side) {
+    const uint64_t d = r.d, square = d * d;
+    side.turn = static_cast<uint32_t>(r.turn);
+    side.seed = r.seed;
+    side.block = r.block;
+    side.factor = r.factor;
+    switch (r.turn) {
+      case rotated_kv::Turn::signs: side.first = add(r.first, d); break;
+      case rotated_kv::Turn::givens: side.first = add(r.first, d / 2); side.second = add(r.second, d / 2); break;
+      case rotated_kv::Turn::quaternion: side.first = add(r.first, 4 * d); break;
+      case rotated_kv::Turn::dense: side.first = add(r.first, square); side.second = add(r.second, square); break;
+    }
+    if (r.seed > 1) {
+      side.mix = add(r.mix[0], d * r.seed);
+      side.mix_transposed = add(r.mix[1], d * r.seed);
+    }
+  }
+
+ private:
+  const turbo_device* device_;
+  std::vector<void*> owned_;
+};
+
+template <class T, class Base>
+class DeviceKvCodec : public Base {
+ public:
+  template <class... Args>
+  explicit DeviceKvCodec(Args&&... args) : Base(std::forward<Args>(args)...) {}
+  ~DeviceKvCodec() override { detach(); }
+
+  void layout(const turbo_kv_shape& shape, turbo_kv_layout& layout) const override {
+    if (shape.head_dim > 256 || shape.head_dim % 8 != 0)
+      throw Failure(TURBO_UNSUPPORTED, std::string(self().kernels().name) + ": head size " + std::to_string(shape.head_dim) +
+                                           " is no multiple of 8 up to 256", "run this model on the cpu tier");
+    Base::layout(shape, layout);
+    const std::lock_guard lock(mutex_);
+    for (const Known& known : known_)
+      if (known.is_of(shape.side, shape.head_dim)) return;
+    known_.push_back({shape, {}, false});
+    if (device_) describe(known_.back());
+  }
+
+  void set_center(const turbo_kv_shape& shape, const float* center) override {
+    Base::set_center(shape, center);
+    const uint64_t n = uint64_t{shape.n_kv_heads} * shape.head_dim;
+    if (centers_.size() <= shape.layer) centers_.resize(shape.layer + 1);
+    centers_[shape.layer] = {std::vector<float>(center, center + n), nullptr};
+    if (device_) upload(centers_[shape.layer]);
+  }
+
+  static const void* interface(std::string_view id) {
+    static constexpr turbo_kv_codec_device table = make_table();
+    static constexpr turbo_device_client client = {sizeof(turbo_device_client), 0, &c_attach, &c_detach};
+    if (id == TURBO_KV_CODEC_DEVICE_DRAFT) return &table;
+    if (id == TURBO_DEVICE_CLIENT_DRAFT) return &client;
+    return Base::interface(id);
+  }
+
+ private:
+  static constexpr uint32_t kLanes[3] = {8, 16, 32}, kQueries[3] = {2, 4, 8};
+  static constexpr uint32_t kMixedQueries = 4, kMaxCounters = 1u << 16, kMaxFusedAppend = 16;
+
+  struct Known {
+    turbo_kv_shape shape;
+    KvSide side;
+    bool ready;
+    bool is_of(uint32_t which, uint32_t d) const { return shape.side == which && shape.head_dim == d; }
+  };
+  struct Center {
+    std::vector<float> host;
+    const float* there = nullptr;
+  };
+  struct Plan {
+    uint32_t lanes_index, queries_index;
+    AttendArgs args;
+    uint32_t grid[3];
+    uint64_t workspace;
+  };
+
+  const T& self() const { return static_cast<const T&>(*this); }
+
+  static turbo_error fresh_error() {
+    turbo_error error = {};
+    error.struct_size = sizeof error;
+    return error;
+  }
+  static void must(turbo_status status, const turbo_error& error) {
+    if (status != TURBO_OK) throw Failure(status, error.message, error.hint);
+  }
+
+  void attach(const turbo_device* device) {
+    if (!device || !TURBO_HAS(device, sync)) throw Failure(TURBO_INVALID_ARGUMENT, "bad call: attach");
+    detach();
+    device_ = device;
+    tables_ = std::make_unique<KvTables>(device);
+    try {
+      turbo_error error = fresh_error();
+      const KvKernels k = self().kernels();
+      must(device->module_load(device->ctx, k.objects, k.n_objects, &module_, &error), error);
+      const auto find = [&](turbo_kernel*& to, const std::string& name) { must(device->kernel(device->ctx, module_, name.c_str(), &to, &error), error); };
+      for (uint32_t l = 0; l < 3; ++l) {
+        const std::string lanes = std::to_string(kLanes[l]);
+        for (uint32_t q = 0; q < 3; ++q)
+          if (exists(k, l, q)) find(attend_[l][q], std::string("attend_") + k.name + "_" + lanes + "_" + std::to_string(kQueries[q]));
+        find(scores_[l], std::string("scores_") + k.name + "_" + lanes);
+        find(sums_[l], std::string("sums_") + k.name + "_" + lanes);
+      }
+      for (uint32_t side : {TURBO_KV_SIDE_K, TURBO_KV_SIDE_V}) {
+        find(append_[side], std::string("append_") + (side == TURBO_KV_SIDE_K ? k.key : k.value));
+        find(move_[side], std::string("move_") + (side == TURBO_KV_SIDE_K ? k.key : k.value));
+      }
+      if (k.pack) find(pack_, k.pack);
+      counters_ = static_cast<uint32_t*>(device->allocate(device->ctx, TURBO_MEMORY_DEVICE, kMaxCounters * 4, "kv counters", &error));
+      if (!counters_) throw Failure(TURBO_RESOURCE_EXHAUSTED, error.message, error.hint);
+      must(device->fill(device->ctx, device->stream, counters_, 0, kMaxCounters * 4, &error), error);
+      must(device->sync(device->ctx, device->stream, &error), error);
+      const std::lock_guard lock(mutex_);
+      for (Known& known : known_) describe(known);
+      for (Center& center : centers_) upload(center);
+    } catch (...) {
+      detach();
+      throw;
+    }
+  }
+
+  void detach() noexcept {
+    if (!device_) return;
+    tables_.reset();
+    if (counters_) device_->release(device_->ctx, counters_);
+    if (module_) device_->module_unload(device_->ctx, module_);
+    for (Known& known : known_) known.ready = false;
+    for (Center& center : centers_) center.there = nullptr;
+    counters_ = nullptr;
+    module_ = nullptr;
+    device_ = nullptr;
+  }
+
+  void describe(Known& known) const {
+    known.side = {};
+    self().describe(known.shape, known.side, *tables_);
+    known.ready = true;
+  }
+  void upload(Center& center) const {
+    if (!center.host.empty()) center.there = tables_->add(center.host.data(), center.host.size());
+  }
+
+  static bool exists(const KvKernels& k, uint32_t l, uint32_t q) {
+    if (k.few) return l == 0 ? q == 2 : l == 1 ? q != 1 : q == 1;
+    return l == 0 ? q != 1 : l == 1 || q != 2;
+  }
+
+  // Throws Failure where the shape is not known; addresses are those of the device.
+  KvSide side_of(const turbo_device_kv& kv, uint32_t which) const {
+    for (const Known& known : known_) {
+      if (!known.is_of(which, kv.head_dim) || !known.ready) continue;
+      KvSide side = known.side;
+      if (which == TURBO_KV_SIDE_K && kv.layer < centers_.size() && centers_[kv.layer].there) {
+        if (centers_[kv.layer].host.size() != uint64_t{kv.n_kv_heads} * kv.head_dim)
+          throw Failure(TURBO_INVALID_ARGUMENT, std::string(self().kernels().name) + ": centers of layer " + std::to_string(kv.layer) + " are of another shape");
+        side.center = centers_[kv.layer].there;
+      }
+      return side;
+    }
+    throw Failure(TURBO_INVALID_ARGUMENT, std::string(self().kernels().name) + ": attached to no device, or head size " + std::to_string(kv.head_dim) + " was not laid out");
+  }
+  static void check_places(const turbo_device_kv& kv) {
+    if ((reinterpret_cast<uint64_t>(kv.base) | kv.stride | reinterpret_cast<uint64_t>(kv.open_base) | kv.open_stride) % 64 != 0)
+      throw Failure(TURBO_INVALID_ARGUMENT, "blocks of the KV pool do not lie at multiples of 64 bytes");
+  }
+
+  /// Throws Failure where no kernel takes these arguments.
+  void check_shape(const turbo_device_attend& a) const {
+    const std::string name = self().kernels().name;
+    const auto refuse = [&](const std::string& why) { throw Failure(TURBO_UNSUPPORTED, name + ": " + why); };
+    if (a.k.head_dim != a.v.head_dim) refuse("keys of " + std::to_string(a.k.head_dim) + " and values of " + std::to_string(a.v.head_dim) + " elements");
+    if (a.k.head_dim == 0 || a.k.head_dim % 8 != 0 || a.k.head_dim > 256) refuse("head size " + std::to_string(a.k.head_dim) + " is no multiple of 8 up to 256");
+    if (a.k.n_kv_heads == 0 || a.k.n_kv_heads != a.v.n_kv_heads || a.n_heads == 0 || a.n_heads % a.k.n_kv_heads != 0)
+      refuse(std::to_string(a.n_heads) + " heads on " + std::to_string(a.k.n_kv_heads) + " KV heads");
+    if (a.rope_dims % 2 != 0 || a.rope_dims > a.k.head_dim || a.rope_style > 1) refuse("rotary positions of " + std::to_string(a.rope_dims) + " elements");
+    if (a.max_rows == 0 || a.max_rows > 65535 || a.max_chunks == 0 || a.max_chunks > 65535)
+      refuse(std::to_string(a.max_rows) + " rows of " + std::to_string(a.max_chunks) + " chunks");
+  }
+
+  Plan plan_of(const turbo_device_attend& a) const {
+    const KvKernels k = self().kernels();
+    Plan plan{};
+    const uint32_t d = a.k.head_dim, group = a.n_heads / a.k.n_kv_heads, rows = a.same_sequence ? a.max_rows : 1;
+    plan.lanes_index = d <= 64 ? 0 : d <= 128 ? 1 : 2;
+    plan.queries_index = 0;
+    for (uint32_t q = 0; q < 3; ++q) {
+      if (!exists(k, plan.lanes_index, q)) continue;
+      plan.queries_index = q;
+      if (kQueries[q] >= uint64_t{group} * rows) break;
+    }
+    AttendArgs& g = plan.args;
+    g.a = a;
+    set_tiles(g, kQueries[plan.queries_index]);
+    g.partial_stride = d + 4;
+    const uint32_t x = a.k.n_kv_heads * g.head_tiles;
+    const uint64_t tiles = uint64_t{x} * ((a.max_rows + g.tile_rows - 1) / g.tile_rows);
+    const uint32_t units = device_ ? device_->compute_units : 1;
+    g.loop = a.max_chunks > 1 && (tiles >= 4ull * units || uint64_t{x} * a.max_rows > kMaxCounters);
+    plan.workspace = g.loop || a.max_chunks == 1 ? 0 : uint64_t{a.max_rows} * a.n_heads * a.max_chunks * g.partial_stride * sizeof(float);
+    plan.grid[0] = x;
+    plan.grid[1] = g.loop ? 1 : a.max_chunks;
+    plan.grid[2] = a.max_rows;
+    return plan;
+  }
+  static void set_tiles(AttendArgs& g, uint32_t queries) {
+    const uint32_t group = g.a.n_heads / g.a.k.n_kv_heads;
+    g.tile_heads = std::min(queries, group);
+    g.tile_rows = g.a.same_sequence ? queries / g.tile_heads : 1;
+    g.head_tiles = (group + g.tile_heads - 1) / g.tile_heads;
+  }
+
+  turbo_status launch(turbo_stream* stream, turbo_kernel* kernel, uint32_t x, uint32_t y, uint32_t z, const void* args, size_t bytes,
+                      turbo_error* error) const {
+    turbo_launch l = {};
+    l.struct_size = sizeof l;
+    l.grid_x = x;
+    l.grid_y = y;
+    l.grid_z = z;
+    l.threads = 128;
+    l.arguments = args;
+    l.argument_bytes = static_cast<uint32_t>(bytes);
+    return device_->launch(device_->ctx, stream, kernel, &l, error);
+  }
+
+  turbo_status append(turbo_stream* stream, const turbo_device_kv& kv, const turbo_device_table& table, uint32_t max_rows, const float* rows,
+                      uint64_t row_stride, const turbo_device_attend* fused, turbo_error* error) const {
+    AppendArgs args{};
+    args.kv = kv;
+    args.table = table;
+    args.which = kv.side;
+    args.side = side_of(kv, kv.side);
+    check_places(kv);
+    args.rows = rows;
+    args.row_stride = row_stride;
+    args.max_rows = max_rows;
+    if (fused && kv.side == TURBO_KV_SIDE_K) {
+      args.norm = fused->k_norm;
+      args.eps = fused->eps;
+      args.rope_dims = fused->rope_dims;
+      args.rope_style = fused->rope_style;
+      args.rope_magnitude = fused->rope_magnitude;
+      args.rope_frequencies = fused->rope_frequencies;
+    }
+    return launch(stream, append_[kv.side], (kv.n_kv_heads + 3) / 4, max_rows, 1, &args, sizeof args, error);
+  }
+
+  turbo_status attend(turbo_stream* stream, const turbo_device_attend& a, uint64_t v_fingerprint, turbo_error* error) const {
+    check_pair(a, v_fingerprint);
+    Plan plan = plan_of(a);
+    AttendArgs& g = plan.args;
+    g.k = side_of(a.k, TURBO_KV_SIDE_K);
+    g.v = side_of(a.v, TURBO_KV_SIDE_V);
+    check_places(a.k);
+    check_places(a.v);
+    if (plan.workspace && !a.workspace) throw Failure(TURBO_INVALID_ARGUMENT, "bad call: attend without its workspace");
+    g.partials = static_cast<float*>(a.workspace);
+    g.counters = counters_;
+    if (a.k_rows && (g.loop || a.max_rows > kMaxFusedAppend)) {
+      turbo_device_kv k = a.k, v = a.v;
+      k.side = TURBO_KV_SIDE_K;
+      v.side = TURBO_KV_SIDE_V;
+      turbo_status status = append(stream, k, a.table, a.max_rows, a.k_rows, a.k_stride, &a, error);
+      if (status == TURBO_OK) status = append(stream, v, a.table, a.max_rows, a.v_rows, a.v_stride, &a, error);
+      if (status != TURBO_OK) return status;
+      g.a.k_rows = g.a.v_rows = nullptr;
+    }
+    return launch(stream, attend_[plan.lanes_index][plan.queries_index], plan.grid[0], plan.grid[1], plan.grid[2], &g, sizeof g, error);
+  }
+
+  void check_pair(const turbo_device_attend& a, uint64_t v_fingerprint) const {
+    if (v_fingerprint != this->fingerprint()) throw Failure(TURBO_UNSUPPORTED, std::string(self().kernels().name) + ": values of another codec");
+    check_shape(a);
+  }
+
+  turbo_status mixed(turbo_stream* stream, const turbo_device_attend& a, uint32_t which, uint32_t chunk_begin, uint32_t n_chunks, float* scores,
+                     uint64_t score_stride, float* sums, uint64_t sum_stride, turbo_error* error) const {
+    check_shape(a);
+    AttendArgs g{};
+    g.a = a;
+    (which == TURBO_KV_SIDE_K ? g.k : g.v) = side_of(which == TURBO_KV_SIDE_K ? a.k : a.v, which);
+    check_places(which == TURBO_KV_SIDE_K ? a.k : a.v);
+    set_tiles(g, kMixedQueries);
+    g.chunk_begin = chunk_begin;
+    g.n_chunks = n_chunks;
+    g.scores = scores;
+    g.score_stride = score_stride;
+    g.sums = sums;
+    g.sum_stride = sum_stride;
+    const uint32_t l = a.k.head_dim <= 64 ? 0 : a.k.head_dim <= 128 ? 1 : 2;
+    if (n_chunks == 0) return TURBO_OK;
+    return launch(stream, which == TURBO_KV_SIDE_K ? scores_[l] : sums_[l], a.k.n_kv_heads * g.head_tiles, n_chunks, a.max_rows, &g, sizeof g, error);
+  }
+
+  // ---- C tables
+
+  static T* at(void* p) { return static_cast<T*>(p); }
+  static bool good(const turbo_device_kv* kv) { return kv && kv->side <= TURBO_KV_SIDE_V && kv->n_kv_heads > 0; }
+
+  static turbo_status c_attach(void* p, const turbo_device* device, turbo_error* error) noexcept {
+    return guarded(error, [&] {
+      detail::check(p != nullptr, "attach");
+      at(p)->attach(device);
+    });
+  }
+  static void c_detach(void* p) noexcept {
+    if (p) at(p)->detach();
+  }
+  static turbo_status c_append(void* p, turbo_stream* stream, const turbo_device_kv* kv, const turbo_device_table* table, uint32_t max_rows,
+                               const float* rows, uint64_t row_stride, turbo_error* error) noexcept {
+    return guarded(error, [&]() -> turbo_status {
+      detail::check(p && good(kv) && table && rows && max_rows > 0 && max_rows <= 65535, "append");
+      return at(p)->append(stream, *kv, *table, max_rows, rows, row_stride, nullptr, error);
+    });
+  }
+  static turbo_status c_pack(void* p, turbo_stream* stream, const turbo_device_kv* kv, int32_t open_id, int32_t block_id, turbo_error* error) noexcept {
+    return guarded(error, [&]() -> turbo_status {
+      detail::check(p && good(kv) && open_id >= 0 && block_id >= 0 && at(p)->pack_, "pack");
+      check_places(*kv);
+      const PackArgs args{*kv, at(p)->side_of(*kv, kv->side), open_id, block_id};
+      return at(p)->launch(stream, at(p)->pack_, TURBO_KV_BLOCK / 4, kv->n_kv_heads, 1, &args, sizeof args, error);
+    });
+  }
+  static turbo_status c_move_row(void* p, turbo_stream* stream, const turbo_device_kv* kv, const void* src_block, uint32_t src_row, void* dst_block,
+                                 uint32_t dst_row, turbo_error* error) noexcept {
+    return guarded(error, [&]() -> turbo_status {
+      detail::check(p && good(kv) && src_block && dst_block && src_row < TURBO_KV_BLOCK && dst_row < TURBO_KV_BLOCK, "move_row");
+      const MoveArgs args{at(p)->side_of(*kv, kv->side), static_cast<const uint8_t*>(src_block), static_cast<uint8_t*>(dst_block), src_row, dst_row,
+                          kv->n_kv_heads, kv->head_dim, kv->side};
+      return at(p)->launch(stream, at(p)->move_[kv->side], (kv->n_kv_heads + 3) / 4, 1, 1, &args, sizeof args, error);
+    });
+  }
+  static turbo_status c_check(void* p, const turbo_device_attend* args, uint64_t v_fingerprint, turbo_error* error) noexcept {
+    return guarded(error, [&] {
+      detail::check(p && args && TURBO_HAS(args, workspace), "check");
+      at(p)->check_pair(*args, v_fingerprint);
+    });
+  }
+  static uint64_t c_workspace_bytes(void* p, const turbo_device_attend* args, uint64_t v_fingerprint) noexcept {
+    uint64_t bytes = 0;
+    guarded(nullptr, [&] {
+      detail::check(p && args && TURBO_HAS(args, workspace), "workspace_bytes");
+      at(p)->check_pair(*args, v_fingerprint);
+      bytes = at(p)->plan_of(*args).workspace;
+    });
+    return bytes;
+  }
+  static turbo_status c_attend(void* p, turbo_stream* stream, const turbo_device_attend* args, uint64_t v_fingerprint, turbo_error* error) noexcept {
+    return guarded(error, [&]() -> turbo_status {
+      detail::check(p && args && TURBO_HAS(args, workspace) && args->q && args->out, "attend");
+      return at(p)->attend(stream, *args, v_fingerprint, error);
+    });
+  }
+  static turbo_status c_scores(void* p, turbo_stream* stream, const turbo_device_attend* args, uint32_t chunk_begin, uint32_t n_chunks, float* scores,
+                               uint64_t score_stride, turbo_error* error) noexcept {
+    return guarded(error, [&]() -> turbo_status {
+      detail::check(p && args && TURBO_HAS(args, workspace) && args->q && scores, "scores");
+      return at(p)->mixed(stream, *args, TURBO_KV_SIDE_K, chunk_begin, n_chunks, scores, score_stride, nullptr, 0, error);
+    });
+  }
+  static turbo_status c_accumulate(void* p, turbo_stream* stream, const turbo_device_attend* args, uint32_t chunk_begin, uint32_t n_chunks,
+                                   const float* weights, uint64_t weight_stride, float* partials, uint64_t partial_stride, turbo_error* error) noexcept {
+    return guarded(error, [&]() -> turbo_status {
+      detail::check(p && args && TURBO_HAS(args, workspace) && weights && partials, "accumulate");
+      return at(p)->mixed(stream, *args, TURBO_KV_SIDE_V, chunk_begin, n_chunks, const_cast<float*>(weights), weight_stride, partials, partial_stride, error);
+    });
+  }
+  static constexpr turbo_kv_codec_device make_table() {
+    return {sizeof(turbo_kv_codec_device), 0, &c_append, T::kPacks ? &c_pack : nullptr, &c_move_row, &c_check, &c_workspace_bytes,
+            &c_attend, &c_scores, &c_accumulate};
+  }
+
+  const turbo_device* device_ = nullptr;
+  turbo_module* module_ = nullptr;
+  turbo_kernel *attend_[3][3] = {}, *scores_[3] = {}, *sums_[3] = {}, *append_[2] = {}, *move_[2] = {}, *pack_ = nullptr;
+  uint32_t* counters_ = nullptr;
+  mutable std::mutex mutex_;
+  mutable std::vector<Known> known_;
+  mutable std::vector<Center> centers_;  // by layer
+  std::unique_ptr<KvTables> tables_;
+};
+
+}  // namespace turbo::gpu
