@@ -31,9 +31,9 @@ void Saguaro::start() {
     why = "the target computes on every CPU (compute.threads below their number leaves one idle)";
   if (why.empty()) {
     foresight_ = std::make_unique<Foresight>(host_, table, inner_.self(0), settings_);
-    if (foresight_->start()) return;
+    why = foresight_->start();
+    if (why.empty()) return;
     foresight_.reset();
-    why = "the host gives no thread";
   }
   host_.log(TURBO_LOG_WARN, "drafts of '" + inner_.name(0) + "' go through unchanged, none is made ahead: " + why);
 }
