@@ -388,18 +388,18 @@ const DrafterOption* find_drafter_option(std::string_view name) {
 
 std::span<const DrafterFacts> known_drafters() {
   static const std::vector<DrafterFacts> drafters{
-      {"ngram"},
-      {"phantom"},
-      {"eagle", true, true},
-      {"eagle3", true, true},
-      {"standalone", true, true, false, true},
-      {"medusa", true, false, true},
-      {"cascade", true, true, true},
-      {"chimera", true, true, true},
-      {"self_spec", false, true, true, false, true},
-      {"first", false, false, false, false, false, true},
-      {"merge", false, false, false, false, false, true},
-      {Profile::Drafter::outcome_cache_name, false, false, true, false, false, true},
+      {.name = "ngram"},
+      {.name = "phantom"},
+      {.name = "eagle", .needs_model = true, .takes_steps = true},
+      {.name = "eagle3", .needs_model = true, .takes_steps = true},
+      {.name = "standalone", .needs_model = true, .takes_steps = true, .whole_model = true},
+      {.name = "medusa", .needs_model = true},
+      {.name = "cascade", .needs_model = true, .takes_steps = true},
+      {.name = "chimera", .needs_model = true, .takes_steps = true},
+      {.name = "self_spec", .takes_steps = true, .first_layers = true},
+      {.name = "first", .composes = true},
+      {.name = "merge", .composes = true},
+      {.name = Profile::Drafter::outcome_cache_name, .composes = true},
   };
   return drafters;
 }

@@ -80,7 +80,6 @@ struct DrafterFacts {
   std::string name;
   bool needs_model = false;   // drafter.model is required
   bool takes_steps = false;   // shaped by drafter.steps and drafter.topk
-  bool experimental = false;  // said so at start
   bool whole_model = false;   // drafter.model is a model of its own, opened with the target's
   bool first_layers = false;  // drafts with the first layers of the target, options.layers of them
   bool composes = false;      // works over others: drafter.over is required

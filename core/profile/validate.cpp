@@ -113,8 +113,6 @@ class Validator {
       return fail("drafter.outcome_cache", "expected a drafter to wrap but none is selected",
                   "select one with drafter.name, --drafter or --speculative-algorithm");
     facts_ = find_drafter(name);
-    if (facts_ != nullptr && facts_->experimental) adjust(fmt::format("drafter '{}' is experimental", name));
-    if (p_.drafter.outcome_cache) adjust("drafter.outcome_cache is experimental");
     return Status::ok();
   }
 
@@ -144,7 +142,6 @@ class Validator {
       if (facts != nullptr && facts->composes)
         return fail("drafter.over", fmt::format("drafter '{}' works over others itself and cannot stand there", inner),
                     inner == cache ? "set drafter.outcome_cache: true instead" : "list the drafters that it would work over");
-      if (facts != nullptr && facts->experimental) adjust(fmt::format("drafter '{}' is experimental", inner));
     }
     if (d.name == cache && d.over.size() > 1)
       return fail("drafter.over", fmt::format("the outcome cache wraps one drafter, but {} are named", d.over.size()),

@@ -68,4 +68,5 @@ class SelfSpec : public Component<SelfSpec> {
 
 TURBO_PLUGIN("dev.turbo.spec_standalone", "Drafts of a small model", "0.1.0", "turbo", "Apache-2.0",
              turbo::component<turbo::spec_standalone::Standalone>(TURBO_KIND_DRAFTER, "standalone", TURBO_TIER_CPU, turbo::spec_standalone::kStandaloneOptions),
-             turbo::component<turbo::spec_standalone::SelfSpec>(TURBO_KIND_DRAFTER, "self_spec", TURBO_TIER_CPU, turbo::spec_standalone::kSelfOptions))
+             turbo::component<turbo::spec_standalone::SelfSpec>(TURBO_KIND_DRAFTER, "self_spec", TURBO_TIER_CPU, turbo::spec_standalone::kSelfOptions,
+                                                                  TURBO_COMPONENT_EXPERIMENTAL))

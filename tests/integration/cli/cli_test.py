@@ -76,6 +76,13 @@ class Run(unittest.TestCase):
         self.assertEqual(len(data(result)["token_ids"]), 3)
         self.assertEqual(result.stderr.count(b"keys of 2 bits are for large models"), 1, result.stderr)
 
+    def test_experimental_drafters_say_so_once(self):
+        for words in (["--drafter", "self_spec"], ["--drafter", "ngram", "--ssd-enable"]):
+            ran = turbo("run", "--prompt", "a", "--max-tokens", "1", *words)
+            self.assertEqual(ran.returncode, 0, ran.stderr)
+            self.assertEqual(ran.stderr.count(b"is experimental"), 1, ran.stderr)
+            self.assertEqual(turbo("plan", *words).stdout.count(b"is experimental"), 1, words)
+
     def test_a_side_overrides_the_codec_of_both(self):
         for args in (["--kv-codec", "tq4", "--set", "kv.k=q8"], ["--set", "kv.k=q8", "--kv-codec", "tq4"]):
             kv = data(turbo("plan", *args, "--json"))["kv"]
