@@ -410,6 +410,16 @@ const DrafterFacts* find_member(const Profile::Drafter& drafter, bool DrafterFac
   return nullptr;
 }
 
+Status check_drafter_weights(const Profile::Drafter& drafter) {
+  for (const std::string& name : drafter.members()) {
+    const DrafterFacts* facts = find_drafter(name);
+    if (facts == nullptr || !facts->needs_model || !drafter.model.empty() || (!facts->whole_model && drafter.options.count(name + ".model") != 0)) continue;
+    return error(Code::invalid_argument, "{}: drafter '{}' needs weights but drafter.model is not set", name == drafter.name ? "drafter.name" : "drafter.over", name)
+        .with_hint("set drafter.model, or --speculative-draft-model-path");
+  }
+  return Status::ok();
+}
+
 const DrafterFacts* find_drafter(std::string_view name) {
   for (const DrafterFacts& facts : known_drafters())
     if (facts.name == name) return &facts;

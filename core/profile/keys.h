@@ -86,6 +86,9 @@ struct DrafterFacts {
 };
 
 std::span<const DrafterFacts> known_drafters();
+/// The drafters at work have the weights that they cannot do without. Not part of reading a profile: that a drafter does not
+/// exist is to be said first, and plugins tell.
+Status check_drafter_weights(const Profile::Drafter& drafter);
 const DrafterFacts* find_drafter(std::string_view name);
 /// The first of the drafters at work of which `fact` is known to be true, or null.
 const DrafterFacts* find_member(const Profile::Drafter& drafter, bool DrafterFacts::*fact);

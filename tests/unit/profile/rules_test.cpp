@@ -122,8 +122,11 @@ TEST(DrafterRules, KeysNeedTheirDrafter) {
 
 TEST(DrafterRules, NetworksNeedWeights) {
   for (const char* name : {"eagle", "eagle3", "standalone", "medusa", "cascade", "chimera"})
-    EXPECT_SAYS(parse(std::string("drafter: { name: ") + name + " }\n"), "needs weights but drafter.model is not set")
+    EXPECT_SAYS(check_drafter_weights(parse(std::string("drafter: { name: ") + name + " }\n")->drafter), "needs weights but drafter.model is not set")
         << name;
+  EXPECT_TRUE(check_drafter_weights(parse("drafter: { name: eagle3, model: head }\n")->drafter).is_ok());
+  EXPECT_TRUE(check_drafter_weights(parse("drafter: { name: someone_elses }\n")->drafter).is_ok());
+  EXPECT_SAYS(check_drafter_weights(parse("drafter: { name: merge, over: [ngram, standalone] }\n")->drafter), "drafter.over: drafter 'standalone' needs weights");
   EXPECT_TRUE(parse("drafter: { name: eagle3, model: head }\n").is_ok());
   EXPECT_SAYS(parse("drafter: { name: eagle3, model: head, token_map: missing.txt }\n"),
               "drafter.token_map: expected a file");
