@@ -319,7 +319,8 @@ class Refusals(unittest.TestCase):
                 self.assertIn(b"'x'", self.refused_by_plan_and_start("--drafter", *drafter, "--set", "drafter.token_map=" + ids))
 
     def test_a_draft_model_with_a_broken_tokenizer_is_named(self):
-        content = bytearray(open(os.path.join(SOURCE, "models", "turbo-nano-q1.gguf"), "rb").read())
+        with open(os.path.join(SOURCE, "models", "turbo-nano-q1.gguf"), "rb") as file:
+            content = bytearray(file.read())
         key = b"tokenizer.ggml.merges"
         at = content.index(struct.pack("<Q", len(key)) + key) + 8 + len(key) + 4 + 4 + 8
         (length,) = struct.unpack_from("<Q", content, at)
