@@ -59,6 +59,7 @@ Status add_memory(nlohmann::ordered_json& json, engine::KvTokenBytes& token, con
 // A draft model that the settings name: what it adds, without loading anything.
 Status add_draft_model(nlohmann::ordered_json& json, const profile::Profile& profile) {
   if (!profile::find_member(profile.drafter, &profile::DrafterFacts::whole_model)) return Status::ok();
+  TURBO_RETURN_IF_ERROR(profile::check_drafter_weights(profile.drafter));
   TURBO_ASSIGN(const auto file, model::ModelFile::open(profile.drafter.model));
   TURBO_ASSIGN(const model::ModelConfig config, model::read_config(*file));
   uint64_t bytes = 0;

@@ -19,20 +19,23 @@ uint64_t DraftFile::tensor_bytes() const {
 }
 
 Result<DraftFile> DraftFile::open(const std::filesystem::path& path, const text::Tokenizer* target) {
-  auto opened = [&]() -> Result<DraftFile> {
-    DraftFile draft;
+  DraftFile draft;
+  const auto opened = [&]() -> Status {
     TURBO_ASSIGN(draft.file, model::ModelFile::open(path));
     TURBO_ASSIGN(draft.config, model::read_config(*draft.file));
-    if (!target) return Status(Code::not_found, "the target has no tokenizer, so the draft model's cannot be compared with it", kHint);
+    if (!target) return Status(Code::not_found, "the target has no tokenizer, so the draft model's cannot be compared with it");
     TURBO_ASSIGN(text::TokenizerData data, read_tokenizer_data(*draft.file));
     TURBO_ASSIGN(const std::shared_ptr<const text::Tokenizer> tokenizer, text::Tokenizer::create(std::move(data)));
-    const Result<uint32_t> shared = text::shared_vocabulary(*target, *tokenizer);
-    if (!shared) return shared.status().with_context(draft.file->name()).with_hint(kHint);
-    draft.shared_vocab = std::min(*shared, draft.config.vocab_size);
-    return draft;
+    TURBO_ASSIGN(const uint32_t shared, text::shared_vocabulary(*target, *tokenizer));
+    draft.shared_vocab = std::min(shared, draft.config.vocab_size);
+    return Status::ok();
   }();
-  if (!opened) return opened.status().with_context("drafter.model");
-  return std::move(*opened);
+  if (opened.is_ok()) return draft;
+  // Readers of a file name it; what reads a tokenizer knows of no file.
+  const std::string name = draft.file ? draft.file->name() : path.string();
+  Status told = opened.message().find(name) == std::string::npos ? opened.with_context(name) : opened;
+  if (told.hint().empty()) told = told.with_hint(kHint);
+  return told.with_context("drafter.model");
 }
 
 }  // namespace turbo::engine

@@ -16,31 +16,28 @@ constexpr uint32_t kMostRows = std::max(kLongRun, DraftModel::kMaxLogitRows * kT
 
 }  // namespace
 
-Result<std::unique_ptr<DraftModel>> DraftModel::load(model::Pack pack, const DraftFile& file, uint32_t n_layers, const DraftModelLimits& limits,
-                                                     const WithCodecs& exact_codecs) {
+Result<std::unique_ptr<DraftModel>> DraftModel::load(model::Pack pack, const DraftFile& file, const model::ModelConfig& config,
+                                                     const DraftModelLimits& limits, const WithCodecs& exact_codecs) {
   std::unique_ptr<DraftModel> model(new DraftModel(pack));
   model->own_weights_ = std::make_unique<model::WeightSet>(pack);
   TURBO_RETURN_IF_ERROR(model->own_weights_->load(*file.file, file.config, {}));
   TURBO_RETURN_IF_ERROR(file.file->verify_unchanged());
   model->shared_vocab_ = file.shared_vocab;
-  TURBO_RETURN_IF_ERROR(model->create(file.config, *model->own_weights_, n_layers, limits, exact_codecs));
+  TURBO_RETURN_IF_ERROR(model->create(config, *model->own_weights_, limits, exact_codecs));
   return model;
 }
 
 Result<std::unique_ptr<DraftModel>> DraftModel::borrow(model::Pack pack, const model::ModelConfig& config, const model::WeightSet& weights,
-                                                       uint32_t n_layers, const DraftModelLimits& limits, const WithCodecs& exact_codecs) {
+                                                       const DraftModelLimits& limits, const WithCodecs& exact_codecs) {
   std::unique_ptr<DraftModel> model(new DraftModel(pack));
   model->shared_vocab_ = config.vocab_size;
-  TURBO_RETURN_IF_ERROR(model->create(config, weights, n_layers, limits, exact_codecs));
+  TURBO_RETURN_IF_ERROR(model->create(config, weights, limits, exact_codecs));
   return model;
 }
 
-Status DraftModel::create(const model::ModelConfig& config, const model::WeightSet& weights, uint32_t n_layers, const DraftModelLimits& limits,
+Status DraftModel::create(const model::ModelConfig& config, const model::WeightSet& weights, const DraftModelLimits& limits,
                           const WithCodecs& exact_codecs) {
-  if (n_layers > config.n_layers)
-    return error(Code::invalid_argument, "the draft model has {} layers, not {}", config.n_layers, n_layers);
   config_ = config;
-  if (n_layers > 0) config_.n_layers = n_layers;
   context_ = std::min(limits.context, config_.context_length);
   const kv::CacheShape shape{config_.n_layers, config_.n_kv_heads, config_.head_dim_k, config_.head_dim_v, limits.n_blocks, limits.max_sequences};
   TURBO_RETURN_IF_ERROR(exact_codecs([&]() -> Status {
@@ -70,17 +67,15 @@ DraftModel::~DraftModel() {
   if (table_) parts_.pack.api->table_free(parts_.pack.self, table_);
 }
 
-turbo_draft_facts DraftModel::facts() const {
+turbo_draft_facts DraftModel::facts(const model::ModelConfig& config, uint32_t shared_vocab, const DraftModelLimits& limits) {
   turbo_draft_facts facts{};
   facts.struct_size = sizeof facts;
-  facts.n_layers = config_.n_layers;
-  facts.vocab_size = config_.vocab_size;
-  facts.shared_vocab = shared_vocab_;
-  facts.context = context_;
+  facts.n_layers = config.n_layers;
+  facts.vocab_size = config.vocab_size;
+  facts.shared_vocab = shared_vocab;
+  facts.context = std::min(limits.context, config.context_length);
   facts.max_nodes = kMaxNodes;
   facts.max_logit_rows = kMaxLogitRows;
-  facts.weights_bytes = weights_bytes();
-  facts.kv_pool_bytes = kv_pool_bytes();
   return facts;
 }
 

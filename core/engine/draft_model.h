@@ -31,19 +31,20 @@ class DraftModel {
   static constexpr uint32_t kMaxNodes = 64;
   static constexpr uint32_t kMaxLogitRows = 64;
 
-  /// A model of its own file (borrowed). Loads the weights; `exact_codecs` runs the creation of the cache with codecs
-  /// that keep 16 bits or more.
+  /// A model of its own file (borrowed). `config`: the file's, or of fewer layers. Loads the weights; `exact_codecs` runs
+  /// the creation of the cache with codecs that keep 16 bits or more.
   using WithCodecs = std::function<Status(const std::function<Status()>&)>;
-  static Result<std::unique_ptr<DraftModel>> load(model::Pack pack, const DraftFile& file, uint32_t n_layers, const DraftModelLimits& limits,
+  static Result<std::unique_ptr<DraftModel>> load(model::Pack pack, const DraftFile& file, const model::ModelConfig& config, const DraftModelLimits& limits,
                                                   const WithCodecs& exact_codecs);
-  /// The first layers of the target, with its weights (borrowed).
+  /// The first layers of the target, those of `config`, with its weights (borrowed).
   static Result<std::unique_ptr<DraftModel>> borrow(model::Pack pack, const model::ModelConfig& config, const model::WeightSet& weights,
-                                                    uint32_t n_layers, const DraftModelLimits& limits, const WithCodecs& exact_codecs);
+                                                    const DraftModelLimits& limits, const WithCodecs& exact_codecs);
   ~DraftModel();
   DraftModel(const DraftModel&) = delete;
   DraftModel& operator=(const DraftModel&) = delete;
 
-  turbo_draft_facts facts() const;
+  /// What is known of such a model without its weights: all but the bytes that it takes.
+  static turbo_draft_facts facts(const model::ModelConfig& config, uint32_t shared_vocab, const DraftModelLimits& limits);
   /// The salt of a new sequence, or nothing for one that shares no blocks. Unset: none shares.
   std::function<std::optional<std::string>(uint32_t sequence)> find_salt;
 
@@ -68,8 +69,7 @@ class DraftModel {
   };
 
   explicit DraftModel(model::Pack pack) { parts_.pack = pack; }
-  Status create(const model::ModelConfig& config, const model::WeightSet& weights, uint32_t n_layers, const DraftModelLimits& limits,
-                const WithCodecs& exact_codecs);
+  Status create(const model::ModelConfig& config, const model::WeightSet& weights, const DraftModelLimits& limits, const WithCodecs& exact_codecs);
   Status check(std::span<turbo_draft_group* const> groups) const;
   Status run_all(std::span<turbo_draft_group* const> groups, turbo_view& logits);
   bool prepare(turbo_draft_group& group);

@@ -28,7 +28,10 @@ struct DraftSettings {
 /// The program service. The engine sets find_sequence before its first step.
 class HostProgram {
  public:
-  HostProgram(model::Pack pack, const model::WeightSet& weights, const kv::KvCache& cache);
+  HostProgram(model::Pack pack, const model::WeightSet& weights, const kv::KvCache& cache) : HostProgram(pack, &weights, &cache) {}
+  /// Before the target is loaded: models are found and checked as they will be, and their facts told, but none is loaded
+  /// and nothing runs.
+  explicit HostProgram(model::Pack pack) : HostProgram(pack, nullptr, nullptr) {}
   ~HostProgram();
   HostProgram(const HostProgram&) = delete;
   HostProgram& operator=(const HostProgram&) = delete;
@@ -41,6 +44,8 @@ class HostProgram {
 
   /// A drafter writes into blocks under the target's ids.
   bool fills_blocks() const { return !pools_.empty(); }
+  /// Something was asked for that only a loaded target has: what a drafter made of the refusal means nothing.
+  bool lacked_target() const { return lacked_target_; }
   /// Why drafter.model could not be opened; ok when it was, or nobody asked.
   const Status& model_status() const { return model_status_; }
   /// [any, after load] Bytes of draft models beside the target's.
@@ -51,8 +56,18 @@ class HostProgram {
   Status check_idle() const;
 
  private:
-  Result<DraftModel*> open(const turbo_draft_source& source);
-  Result<std::unique_ptr<DraftModel>> make(const turbo_draft_source& source);
+  // What a source means: a file, or with null the target.
+  struct Found {
+    const DraftFile* file;
+    model::ModelConfig config;  // of the layers that run
+    uint32_t shared_vocab;
+  };
+
+  HostProgram(model::Pack pack, const model::WeightSet* weights, const kv::KvCache* cache);
+  Status open(const turbo_draft_source& source, turbo_draft_model*& model, turbo_draft_facts& facts);
+  Result<Found> find_source(const turbo_draft_source& source);
+  Result<std::unique_ptr<DraftModel>> make(const Found& found);
+  turbo_status lacks_target(turbo_error* error);
   /// The model of a handle, or null.
   DraftModel* find(const turbo_draft_model* handle) const;
   void fill_target_calls();
@@ -60,8 +75,9 @@ class HostProgram {
 
   turbo_host_program table_{};
   model::Pack pack_;
-  const model::WeightSet& weights_;
-  const kv::KvCache& cache_;
+  const model::WeightSet* const weights_;  // null, and so is the cache: the target is not loaded yet
+  const kv::KvCache* const cache_;
+  bool lacked_target_ = false;
   DraftSettings settings_;
   DraftFile opened_;  // when it was not opened before
   Status model_status_;

@@ -31,7 +31,7 @@ PoolSize finish(uint64_t n_blocks, uint32_t max_running, const turbo_kv_bytes& b
 Result<PoolSize> of_tokens(const profile::Profile& profile, uint32_t max_running, const turbo_kv_bytes& bytes, const Room& room, uint32_t exact_rows) {
   PoolSize size = finish(std::max<uint64_t>(1, kv::blocks_for(profile.kv.pool_tokens)), max_running, bytes, exact_rows);
   if (size.bytes > room.total)
-    return error(Code::resource_exhausted, "kv.pool_tokens: {} tokens need {} of KV cache but {} is all the memory there is",
+    return error(Code::invalid_argument, "kv.pool_tokens: {} tokens need {} of KV cache but {} is all the memory there is",
                  profile.kv.pool_tokens, human_bytes(size.bytes), human_bytes(room.total))
         .with_hint(size.open_bytes > size.bytes / 2 ? "lower engine.max_running: each sequence keeps blocks that are not packed yet"
                                                     : "lower kv.pool_tokens, or pick a smaller KV codec");
@@ -65,14 +65,14 @@ Result<PoolSize> choose_pool(const profile::Profile& profile, uint32_t context, 
   const uint32_t wanted = static_cast<uint32_t>(std::max(1, profile.engine.max_running));
   if (profile.kv.pool_tokens > 0) return of_tokens(profile, wanted, bytes, room, exact_rows);
   if (profile.kv.pool_bytes > room.total)
-    return error(Code::resource_exhausted, "kv.pool_bytes: expected at most {}, all the memory there is, but found {}", human_bytes(room.total),
+    return error(Code::invalid_argument, "kv.pool_bytes: expected at most {}, all the memory there is, but found {}", human_bytes(room.total),
                  human_bytes(profile.kv.pool_bytes))
         .with_hint("lower kv.pool_bytes, or leave it at auto");
   const uint64_t budget = pool_budget(profile, room), one = kv::blocks_for(context), open = open_bytes_per_sequence(bytes);
   const uint64_t exact = saturated(checked_mul(uint64_t{kv::KvCache::open_blocks(bytes, 0, exact_rows)}, bytes.open_block_bytes));
   const uint64_t packed = saturated(checked_add(saturated(checked_mul(one, bytes.block_bytes)), exact)), least = saturated(checked_add(packed, open));
   if (budget < least)
-    return error(Code::resource_exhausted, "a context of {} needs {} of KV cache but {} are {}", context, human_bytes(least),
+    return error(profile.kv.pool_bytes > 0 ? Code::invalid_argument : Code::resource_exhausted, "a context of {} needs {} of KV cache but {} are {}", context, human_bytes(least),
                  human_bytes(budget), profile.kv.pool_bytes > 0 ? "granted by kv.pool_bytes" : "available")
         .with_hint((profile.kv.pool_bytes > 0 ? "raise kv.pool_bytes, lower --context, or pick a smaller KV codec"
                                               : "lower --context, pick a smaller KV codec, or free memory") +

@@ -39,7 +39,8 @@ inline turbo_kv_bytes with_draft_cache(turbo_kv_bytes bytes, uint64_t draft_bloc
 }
 
 /// What the profile says, else room for every running sequence of `context` within the budget. `bytes` describes a block.
-/// exact_rows: prompt rows of a step that are open at once, see kv::CacheShape. resource_exhausted: it does not fit.
+/// exact_rows: prompt rows of a step that are open at once, see kv::CacheShape. Errors: invalid_argument
+/// for a size that the profile asks for and that is too small or more than there is; resource_exhausted: too little is free.
 Result<PoolSize> choose_pool(const profile::Profile& profile, uint32_t context, const turbo_kv_bytes& bytes, const Room& room, uint32_t exact_rows = 0);
 
 }  // namespace turbo::engine

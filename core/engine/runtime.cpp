@@ -108,9 +108,14 @@ struct Runtime::Impl {
                        profile.model.path.string(), config.architecture, static_cast<double>(config.n_parameters) / 1e6, context);
   }
   Status open_text();
+  Status check_drafters();
   Status open_draft();
   Result<uint64_t> draft_block_bytes();
   void report_draft(uint64_t block_bytes);
+  DraftSettings draft_settings(const DraftModelLimits& limits);
+  Status judge_drafter(const Status& opened, const HostProgram& program);
+  Status try_drafter(bool to_keep);
+  Status check_pool();
   Status open_drafter(const DraftModelLimits& limits);
   Status load_weights(const Progress& progress);
   Status start_engine();
@@ -167,11 +172,27 @@ Status Runtime::Impl::open_model(const profile::Profile& wanted) {
   TURBO_ASSIGN(context, choose_context(profile, config));
   name = profile.model.name.empty() ? profile.model.path.stem().string() : profile.model.name;
   TURBO_RETURN_IF_ERROR(open_text());
+  TURBO_RETURN_IF_ERROR(check_drafters());
   return open_draft();
+}
+
+// That there is no such drafter is said before what it would need.
+Status Runtime::Impl::check_drafters() {
+  loader::Request names;
+  names.plugin_paths = profile.plugins.paths;
+  names.allow_unsafe = profile.plugins.allow_unsafe;
+  if (profile.drafter.name != "off") add_drafters(profile, config.n_layers, names);
+  stage = LoadStage::plugins;
+  TURBO_ASSIGN(loader::Catalog scanned, loader::Catalog::scan(loader::catalog_settings(names)));
+  catalog = std::make_unique<loader::Catalog>(std::move(scanned));
+  TURBO_RETURN_IF_ERROR(loader::check_drafters(names, *catalog));
+  stage = LoadStage::settings;
+  return profile::check_drafter_weights(profile.drafter);
 }
 
 // A draft model that cannot serve is known before anything is loaded.
 Status Runtime::Impl::open_draft() {
+  stage = LoadStage::model;
   if (!profile::find_member(profile.drafter, &profile::DrafterFacts::whole_model)) return Status::ok();
   TURBO_ASSIGN(draft, DraftFile::open(profile.drafter.model, tokenizer.get()));
   if (draft.config.context_length < context)
@@ -183,8 +204,6 @@ Status Runtime::Impl::resolve() {
   stage = LoadStage::plugins;
   host_model = std::make_unique<HostModel>(*file, config, tokenizer.get(), context);
   const loader::Request request = make_request(profile, kv_policy, *file, draft.file.get(), host_model->facts());
-  TURBO_ASSIGN(loader::Catalog scanned, loader::Catalog::scan(loader::catalog_settings(request)));
-  catalog = std::make_unique<loader::Catalog>(std::move(scanned));
   loader::Services services;
   services.metrics = &plugin_metrics;
   services.model = host_model.get();
@@ -254,6 +273,7 @@ Status Runtime::Impl::check_device_memory(uint64_t weight_bytes) const {
 
 // What the pool would be, added to the report. Layers that the check at load would promote are not known yet.
 Status Runtime::Impl::plan_cache() {
+  stage = LoadStage::settings;
   TURBO_ASSIGN(const KvTokenBytes token, token_bytes());
   const uint64_t weight_bytes = file_weight_bytes();
   TURBO_RETURN_IF_ERROR(check_device_memory(weight_bytes));
@@ -263,7 +283,20 @@ Status Runtime::Impl::plan_cache() {
   report.json["kv"] = to_json(plan);
   report.text += to_text(plan);
   report_draft(draft_bytes);
-  return Status::ok();
+  return check_pool();
+}
+
+// A size that the profile asks for and that cannot be is known before anything is read. What is too little on this machine
+// at this moment is not the profile's fault, and known for sure only when weights are there.
+Status Runtime::Impl::check_pool() {
+  uint64_t weight_bytes = 0;
+  for (const model::Tensor& tensor : file->tensors()) weight_bytes += tensor.bytes;
+  if (draft.file) weight_bytes += draft.tensor_bytes();
+  TURBO_ASSIGN(const uint64_t draft_bytes, draft_block_bytes());
+  const Result<PoolSize> pool = choose_pool(profile, context, with_draft_cache(kv_bytes, draft_bytes), room(weight_bytes), exact_rows());
+  if (pool || pool.status().code() != Code::invalid_argument) return Status::ok();
+  stage = LoadStage::settings;
+  return pool.status();
 }
 
 // Of one block of the cache of a draft model, or of the target's layers that draft; 0 without.
@@ -304,7 +337,6 @@ Status Runtime::Impl::load_weights(const Progress& progress) {
   stage = LoadStage::weights;
   TURBO_RETURN_IF_ERROR(check_device_memory(file_weight_bytes()));
   TURBO_RETURN_IF_ERROR(resolution->start());
-  for (const std::string& warning : resolution->report().warnings) spdlog::warn("{}", warning);
   weights = std::make_unique<model::WeightSet>(pack());
   TURBO_RETURN_IF_ERROR(weights->load(*file, config, [&](uint64_t done, uint64_t total) {
     if (progress) progress("weights", total ? static_cast<double>(done) / static_cast<double>(total) : 1.0);
@@ -312,9 +344,7 @@ Status Runtime::Impl::load_weights(const Progress& progress) {
   return file->verify_unchanged();
 }
 
-// Whatever keeps a drafter from its work costs speed only, but a model that the profile names must be right.
-Status Runtime::Impl::open_drafter(const DraftModelLimits& limits) {
-  host_program = std::make_unique<HostProgram>(pack(), *weights, *cache);
+DraftSettings Runtime::Impl::draft_settings(const DraftModelLimits& limits) {
   DraftSettings settings;
   settings.target = &config;
   settings.path = profile.drafter.model;
@@ -322,18 +352,44 @@ Status Runtime::Impl::open_drafter(const DraftModelLimits& limits) {
   settings.tokenizer = tokenizer.get();
   settings.limits = limits;
   settings.exact_codecs = [this](const std::function<Status()>& make_pool) { return resolution->with_codec("f16", kMostLayers, make_pool); };
-  host_program->offer_models(std::move(settings));
-  const Status status = resolution->open_drafter(host_program->table());
-  if (status.is_ok()) return status;
-  if (!profile.drafter.model.empty() && !host_program->model_status().is_ok()) {
+  return settings;
+}
+
+// Whatever keeps a drafter from its work costs speed only, but a model that the profile names must be right, and a setting
+// is its owner's to mend. Ok: the run goes on, with or without it.
+Status Runtime::Impl::judge_drafter(const Status& opened, const HostProgram& program) {
+  if (opened.is_ok()) return opened;
+  if (!profile.drafter.model.empty() && !program.model_status().is_ok()) {
     stage = LoadStage::weights;
-    return host_program->model_status();
+    return program.model_status();
   }
-  if (status.code() == Code::invalid_argument) {  // a setting, which its owner can mend
-    stage = LoadStage::settings;
-    return status;
-  }
-  spdlog::warn("running without a drafter: {}", status.message());
+  if (opened.code() != Code::invalid_argument) return Status::ok();
+  stage = LoadStage::settings;
+  return opened;
+}
+
+// Before weights are read, so that `turbo plan` refuses what loading would, and loading does not read them in vain. A drafter
+// that works without programs is kept: it has read its files and needs not do so again.
+Status Runtime::Impl::try_drafter(bool to_keep) {
+  if (profile.drafter.name == "off") return Status::ok();
+  stage = LoadStage::weights;
+  TURBO_RETURN_IF_ERROR(resolution->start());
+  HostProgram planned(pack());
+  planned.offer_models(draft_settings({context, 1, 1}));
+  const Status opened = resolution->try_drafter(planned.table());
+  const Status judged = planned.lacked_target() ? Status::ok() : judge_drafter(opened, planned);
+  if (to_keep && opened.is_ok() && !resolution->drafter_asked_for_program()) resolution->keep_drafter();
+  else resolution->drop_drafter(!to_keep && !planned.lacked_target());
+  report = {plan_json(profile, *file, config, resolution->report()), describe() + resolution->explain_text()};
+  return judged;
+}
+
+Status Runtime::Impl::open_drafter(const DraftModelLimits& limits) {
+  host_program = std::make_unique<HostProgram>(pack(), *weights, *cache);
+  host_program->offer_models(draft_settings(limits));
+  const Status opened = resolution->open_drafter(host_program->table());
+  TURBO_RETURN_IF_ERROR(judge_drafter(opened, *host_program));
+  if (!opened.is_ok()) spdlog::warn("running without a drafter: {}", opened.message());
   return Status::ok();
 }
 
@@ -348,7 +404,9 @@ Status Runtime::Impl::start_engine() {
   TURBO_ASSIGN(const uint64_t draft_bytes, draft_block_bytes());
   // The target's weights on the CPU tier are part of what is not free any more.
   const uint64_t pending = (resolution->tier() == TURBO_TIER_CPU ? 0 : weights->resident_bytes()) + (draft.file ? draft.tensor_bytes() : 0);
+  stage = LoadStage::settings;
   TURBO_ASSIGN(const PoolSize pool, choose_pool(profile, context, with_draft_cache(kv_bytes, draft_bytes), room(pending), exact_rows()));
+  stage = LoadStage::engine;
   for (const std::string& info : pool.infos) spdlog::info("{}", info);
   for (const std::string& warning : pool.warnings) spdlog::warn("{}", warning);
   const uint32_t max_running = pool.max_running;
@@ -431,6 +489,7 @@ Result<PlanReport> plan(const profile::Profile& profile, LoadStage* failed_at, P
   Runtime::Impl impl;
   Status status = impl.open_model(profile);
   if (status.is_ok()) status = impl.resolve();
+  if (status.is_ok()) status = impl.try_drafter(false);
   if (status.is_ok()) status = impl.plan_cache();
   if (status.is_ok()) return impl.report;
   if (failed_at) *failed_at = impl.stage;
@@ -455,6 +514,11 @@ Result<std::unique_ptr<Runtime>> Runtime::load(const profile::Profile& profile, 
   auto impl = std::make_unique<Impl>();
   Status status = impl->open_model(profile);
   if (status.is_ok()) status = impl->resolve();
+  if (status.is_ok()) status = impl->check_pool();
+  if (status.is_ok()) {
+    for (const std::string& warning : impl->resolution->report().warnings) spdlog::warn("{}", warning);
+    status = impl->try_drafter(true);
+  }
   if (status.is_ok()) status = impl->load_weights(progress);
   if (status.is_ok()) status = impl->start_engine();
   if (!status.is_ok()) {

@@ -7,7 +7,8 @@ namespace turbo::kv {
 namespace {
 
 Status refuse(const char* key, const char* expected, const std::string& found) {
-  return error(Code::invalid_argument, "kv.options.{}: expected {} but found '{}'", key, expected, found.substr(0, 64));
+  return error(Code::invalid_argument, "kv.options.{}: expected {} but found '{}'", key, expected, found.substr(0, 64))
+      .with_hint(fmt::format("correct kv.options.{}, or leave it out", key));
 }
 
 Status read_switch(const char* key, const std::string& text, bool& value) {

@@ -99,7 +99,10 @@ const void* ComponentHost::query_service(const turbo_host* host, const char* id)
   if (wanted == TURBO_HOST_THREAD_CHECK) return self.settings_.services.on_engine_thread ? &t.thread_check : nullptr;
   if (wanted == TURBO_HOST_MODEL) return self.settings_.services.model ? &t.model : nullptr;
   if (wanted == TURBO_HOST_REGISTRY_DRAFT) return self.settings_.registry ? &t.registry : nullptr;
-  if (wanted == TURBO_HOST_PROGRAM_DRAFT) return self.settings_.program ? *self.settings_.program : nullptr;
+  if (wanted == TURBO_HOST_PROGRAM_DRAFT) {
+    if (self.settings_.program_asked) self.settings_.program_asked->store(true, std::memory_order_relaxed);
+    return self.settings_.program ? *self.settings_.program : nullptr;
+  }
   if (wanted == TURBO_HOST_DRAFTERS_DRAFT) return t.drafters.count > 0 ? &t.drafters : nullptr;
   return nullptr;
 }

@@ -9,6 +9,7 @@
 #include <turbo/abi/draft/drafters.h>
 #include <turbo/abi/host.h>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <filesystem>
@@ -98,6 +99,7 @@ class ComponentHost {
     std::vector<std::filesystem::path> files = {};       // files and folders that turbo.host.file/1 may read
     const Registry* registry = nullptr;                  // arch packs only
     const turbo_host_program* const* program = nullptr;  // drafters only; what it points to may be set later
+    std::shared_ptr<std::atomic<bool>> program_asked = {};  // set when the component asks for that
     const InnerDrafters* inner_drafters = nullptr;       // composed drafters only; not empty, and outlives the host
   };
   explicit ComponentHost(Settings settings);

@@ -65,7 +65,8 @@ Status OptionSchema::check(const Spec& spec, const OptionValue& value) {
   if (number && ((spec.min && *number < *spec.min) || (spec.max && *number > *spec.max))) {
     const auto bound = [](long double b) { return fmt::format("{}", static_cast<double>(b)); };
     const std::string range = !spec.max ? "at least " + bound(*spec.min) : !spec.min ? "at most " + bound(*spec.max) : bound(*spec.min) + " to " + bound(*spec.max);
-    return error(Code::invalid_argument, "expected {} but found {}", range, option_text(value));
+    return error(Code::invalid_argument, "expected {} but found {}", range, option_text(value))
+        .with_hint("correct the option, or leave it out");
   }
   if (!spec.choices.empty() && std::find(spec.choices.begin(), spec.choices.end(), value) == spec.choices.end()) {
     std::vector<std::string> choices;
@@ -73,7 +74,7 @@ Status OptionSchema::check(const Spec& spec, const OptionValue& value) {
     const std::string near = nearest_name(option_text(value), choices);
     return error(Code::invalid_argument, "expected one of {} but found '{}'", fmt::join(choices, ", "),
                  clean_text(option_text(value), 64))
-        .with_hint(near.empty() ? std::string() : fmt::format("did you mean '{}'?", near));
+        .with_hint(near.empty() ? std::string("choose one of them, or leave the option out") : fmt::format("did you mean '{}'?", near));
   }
   return Status::ok();
 }
@@ -136,7 +137,8 @@ Result<OptionSchema> OptionSchema::parse(const char* text, const std::string& wh
 
 Result<OptionValue> OptionSchema::read_value(const Spec& spec, const std::string& text) {
   const auto expected = [&](const char* form) {
-    return error(Code::invalid_argument, "expected {} but found '{}'", form, clean_text(text, 64));
+    return error(Code::invalid_argument, "expected {} but found '{}'", form, clean_text(text, 64))
+        .with_hint("correct the option, or leave it out");
   };
   std::optional<OptionValue> value;
   switch (spec.type) {

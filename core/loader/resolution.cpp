@@ -28,6 +28,7 @@ Result<std::unique_ptr<Instance>> create_instance(const Candidate& candidate, co
   settings.files = candidate.files;
   settings.registry = registry;
   settings.program = program;
+  if (program) settings.program_asked = state.program_asked;
   settings.inner_drafters = inner;
   return Instance::create(*candidate.component, std::move(settings), describe(candidate.ref));
 }
@@ -230,8 +231,8 @@ Status Resolution::start() {
 }
 
 Status Resolution::open_drafter(const turbo_host_program* program) {
-  if (state_->drafter() || state_->drafters.empty()) return Status::ok();
   state_->program = program;
+  if (state_->drafter() || state_->drafters.empty()) return Status::ok();
   Status status;
   for (const std::unique_ptr<DrafterPart>& part : state_->drafters) {
     part->inner.clear();
@@ -252,6 +253,35 @@ Status Resolution::open_drafter(const turbo_host_program* program) {
   state_->slot("drafter").chosen.reset();
   state_->report.warnings.push_back(fmt::format("no drafter: {}", status.message()));
   return status;
+}
+
+Status Resolution::try_drafter(const turbo_host_program* program) {
+  state_->trial.reset(new State::Trial{HeldLog(state_->services.log), state_->services.log, state_->report});
+  state_->services.log = state_->trial->log.logger();
+  state_->program_asked->store(false);
+  return open_drafter(program);
+}
+
+bool Resolution::drafter_asked_for_program() const { return state_->program_asked->load(); }
+
+void Resolution::keep_drafter() {
+  if (!state_->trial) return;
+  state_->program = nullptr;
+  state_->services.log = state_->trial->usual_log;
+  state_->trial->log.pass_on();
+  state_->trial.reset();
+}
+
+void Resolution::drop_drafter(bool keep_report) {
+  if (!state_->trial) return;
+  close_drafter();
+  state_->program = nullptr;
+  std::vector<std::string>& warnings = state_->report.warnings;
+  for (const std::string& warning : state_->trial->log.warnings())
+    if (std::find(warnings.begin(), warnings.end(), warning) == warnings.end()) warnings.push_back(warning);
+  if (!keep_report) state_->report = std::move(state_->trial->report);
+  state_->services.log = state_->trial->usual_log;
+  state_->trial.reset();
 }
 
 void Resolution::close_drafter() {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "loader/held_log.h"
 #include "loader/instance.h"
 #include "loader/resolve.h"
 #include "loader/tree_ops.h"
@@ -51,6 +52,14 @@ struct Resolution::State {
   const turbo_device* shared_device = nullptr;  // the pack's, for kernels of other libraries; null: it offers none
   Registry registry;
   const turbo_host_program* program = nullptr;
+  std::shared_ptr<std::atomic<bool>> program_asked = std::make_shared<std::atomic<bool>>(false);
+  // While a drafter is tried.
+  struct Trial {
+    HeldLog log;
+    std::shared_ptr<spdlog::logger> usual_log;
+    Report report;  // before it
+  };
+  std::unique_ptr<Trial> trial;
 
   std::map<const ManifestComponent*, std::unique_ptr<Instance>> formats;  // one instance serves all its types
   std::unique_ptr<Instance> codecs[2];

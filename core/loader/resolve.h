@@ -139,6 +139,15 @@ class Resolution {
   /// without an inner drafter of which all failed, as long as it has one. Ok when the drafter is
   /// off or nothing could serve it at resolve time; an error when all candidates failed now: the run goes on without.
   Status open_drafter(const turbo_host_program* program);
+  /// The same before the target is loaded, so that what only the user can correct is known first: `program` answers what
+  /// needs no weights. What drafters log is held back, and nothing is final until keep_drafter or drop_drafter.
+  Status try_drafter(const turbo_host_program* program);
+  /// Whether one of the drafters asked for the program service, whose answers change with the weights.
+  bool drafter_asked_for_program() const;
+  /// What was tried is the drafter: the next open_drafter only gives it the program service.
+  void keep_drafter();
+  /// What was tried is closed again. The report stays as it has become, with what drafters warned of, or is as before.
+  void drop_drafter(bool keep_report);
   /// Stop and destroy the drafter: before the pools, weights and plans that it may hold are freed.
   void close_drafter();
   /// Stop everything; calls of the tables end before this. The destructor does it too.
@@ -152,6 +161,9 @@ class Resolution {
  private:
   std::unique_ptr<State> state_;
 };
+
+/// The drafters of a request exist, and their composition is one. Part of resolve; alone for whoever must say this first.
+Status check_drafters(const Request& request, Catalog& catalog);
 
 /// Resolve a request against a catalog that was scanned for it. Services outlive the resolution.
 /// Errors: invalid_argument for what the user must correct (unknown names, options, duplicates without `prefer`),

@@ -62,6 +62,10 @@ Result<Resolution> resolve(const Request& request, Catalog& catalog, const Servi
   return resolution;
 }
 
+Status check_drafters(const Request& request, Catalog& catalog) {
+  return request.drafter == "off" ? Status::ok() : Resolver(request, catalog, {}).check_drafters();
+}
+
 Resolver::Resolver(const Request& request, Catalog& catalog, const Services& services)
     : request_(request), catalog_(catalog), state_(std::make_unique<Resolution::State>()) {
   state_->services = services;

@@ -37,6 +37,8 @@ class Resolver {
   Result<Resolution> run();
   Report& report() { return state_->report; }
 
+  Status check_drafters() const;
+
  private:
   using Candidates = std::vector<std::vector<Candidate>>;  // by need, best first
 
@@ -47,7 +49,6 @@ class Resolver {
   const PluginEntry* unread_plugin() const;
   Status check_prefer() const;
   Status check_option_slots() const;
-  Status check_drafters() const;
   Status check_shared_options(const std::string& kind, const std::vector<const turbo_component*>& chosen) const;
 
   // resolver_candidates.cpp

@@ -78,7 +78,8 @@ Status Resolver::bind_options(const Need& need, Candidate& candidate) const {
         if (const auto [at, fresh] = exact.emplace(key, text); !fresh && at->second != text) {
           candidate.option_status =
               error(Code::invalid_argument, "{}: option '{}': two values for one instance: '{}' and '{}'", what,
-                    clean_text(key, 64), clean_text(at->second, 64), clean_text(text, 64));
+                    clean_text(key, 64), clean_text(at->second, 64), clean_text(text, 64))
+                  .with_hint("give it one value, under weight_format, for all types");
         }
         texts[key] = text;
       }

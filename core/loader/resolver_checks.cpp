@@ -29,14 +29,14 @@ Status Resolver::check_request() {
 Status Resolver::check_tiers() {
   std::vector<std::string> names = request_.tiers;
   if (request_.require) names = {*request_.require};
-  if (names.empty()) return error(Code::invalid_argument, "tiers: expected at least one of hip, generic, cpu");
+  if (names.empty()) return error(Code::invalid_argument, "tiers: expected at least one of hip, generic, cpu").with_hint("remove tiers to try all of them");
   for (const std::string& name : names) {
     const auto tier = tier_number(name);
     if (!tier)
       return Status(Code::invalid_argument,
                     fmt::format("{}: expected hip, generic or cpu but found '{}'",
                                 request_.require ? "require" : "tiers", clean_text(name, 64)),
-                    did_you_mean(name, {"hip", "generic", "cpu"}, ""));
+                    did_you_mean(name, {"hip", "generic", "cpu"}, "name one of them"));
     if (std::find(tiers_.begin(), tiers_.end(), *tier) == tiers_.end()) tiers_.push_back(*tier);
   }
   return Status::ok();
@@ -93,7 +93,7 @@ Status Resolver::check_drafters() const {
       found.emplace_back(inner, name);
     }
     if (found.size() > most)
-      return error(Code::invalid_argument, "drafter '{}': over {} drafters in one composition", shown, most);
+      return error(Code::invalid_argument, "drafter '{}': over {} drafters in one composition", shown, most).with_hint("name fewer drafters");
   }
   return Status::ok();
 }
@@ -138,7 +138,7 @@ Status Resolver::check_option_slots() const {
     return Status(
         Code::invalid_argument,
         fmt::format("options for '{}': there is no such slot; slots: {}", clean_text(slot, 64), fmt::join(slots, ", ")),
-        did_you_mean(slot, slots, ""));
+        did_you_mean(slot, slots, "remove them"));
   }
   return Status::ok();
 }

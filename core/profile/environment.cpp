@@ -1,4 +1,5 @@
 // Settings from environment variables: the twins of all flags, and the variables of the compatible engine.
+#include <algorithm>
 #include <cstdlib>
 
 #include "profile/flags.h"
@@ -37,6 +38,20 @@ Status refuse_simulated_acceptance(const Environment& environment) {
                 "unset the variable");
 }
 
+// What the variables of a group's flags set.
+Result<Overrides> twins(const Environment& environment, FlagGroup group) {
+  Overrides settings;
+  for (const Flag& flag : flag_table()) {
+    if (flag.command || flag.group != group) continue;
+    const std::string name = environment_name(flag.name);
+    const auto value = environment(name);
+    if (!value || value->empty()) continue;
+    TURBO_ASSIGN(const Overrides own, flag_to_overrides(flag.name, *value, name));
+    settings.insert(settings.end(), own.begin(), own.end());
+  }
+  return settings;
+}
+
 }  // namespace
 
 Environment process_environment() {
@@ -58,14 +73,16 @@ Result<Overrides> environment_overrides(const Environment& environment) {
   const auto greedy = environment("SGLANG_NGRAM_FORCE_GREEDY_VERIFY");
   if (greedy && !greedy->empty() && *greedy != "0" && *greedy != "false")
     settings.push_back({"drafter.options.force_greedy_verify", "true", "SGLANG_NGRAM_FORCE_GREEDY_VERIFY", {"ngram"}});
-  for (const Flag& flag : flag_table()) {
-    if (flag.command) continue;
-    const std::string name = environment_name(flag.name);
-    const auto value = environment(name);
-    if (!value || value->empty()) continue;
-    TURBO_ASSIGN(Overrides own, flag_to_overrides(flag.name, *value, name));
-    settings.insert(settings.end(), own.begin(), own.end());
+  TURBO_ASSIGN(const Overrides compatible, twins(environment, FlagGroup::compatible));
+  TURBO_ASSIGN(const Overrides native, twins(environment, FlagGroup::shared));
+  // A variable has no place in an order: of two names for one setting, turbo's own counts.
+  for (const Override& setting : compatible) {
+    const auto same = std::find_if(native.rbegin(), native.rend(), [&](const Override& own) { return !own.key_path.empty() && own.key_path == setting.key_path; });
+    if (same == native.rend()) settings.push_back(setting);
+    else if (same->value != setting.value)
+      settings.push_back({"", "", setting.origin, {}, fmt::format("{} has no effect: {} sets {}", setting.origin, same->origin, setting.key_path)});
   }
+  settings.insert(settings.end(), native.begin(), native.end());
   for (Override& setting : settings) setting.from_environment = true;
   return settings;
 }

@@ -320,7 +320,7 @@ Result<Overrides> flag_to_overrides(const std::string& name, const std::string& 
 
 Status unknown_flag(const std::string& name, std::span<const std::string> other_names) {
   for (const Gone& gone : gone_flags)
-    if (name == gone.name) return error(Code::invalid_argument, "{}: {}", name, gone.why);
+    if (name == gone.name) return error(Code::invalid_argument, "{}: {}", name, gone.why).with_hint("remove the option");
   std::vector<std::string> names(other_names.begin(), other_names.end());
   for (const Flag& flag : flag_table()) names.push_back(flag.name);
   std::vector<std::string> longer;

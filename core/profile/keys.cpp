@@ -388,18 +388,18 @@ const DrafterOption* find_drafter_option(std::string_view name) {
 
 std::span<const DrafterFacts> known_drafters() {
   static const std::vector<DrafterFacts> drafters{
-      {"ngram"},
-      {"phantom"},
-      {"eagle", true, true},
-      {"eagle3", true, true},
-      {"standalone", true, true, false, true},
-      {"medusa", true, false, true},
-      {"cascade", true, true, true},
-      {"chimera", true, true, true},
-      {"self_spec", false, true, true, false, true},
-      {"first", false, false, false, false, false, true},
-      {"merge", false, false, false, false, false, true},
-      {Profile::Drafter::outcome_cache_name, false, false, true, false, false, true},
+      {.name = "ngram"},
+      {.name = "phantom"},
+      {.name = "eagle", .needs_model = true, .takes_steps = true},
+      {.name = "eagle3", .needs_model = true, .takes_steps = true},
+      {.name = "standalone", .needs_model = true, .takes_steps = true, .whole_model = true},
+      {.name = "medusa", .needs_model = true},
+      {.name = "cascade", .needs_model = true, .takes_steps = true},
+      {.name = "chimera", .needs_model = true, .takes_steps = true},
+      {.name = "self_spec", .takes_steps = true, .first_layers = true},
+      {.name = "first", .composes = true},
+      {.name = "merge", .composes = true},
+      {.name = Profile::Drafter::outcome_cache_name, .composes = true},
   };
   return drafters;
 }
@@ -408,6 +408,16 @@ const DrafterFacts* find_member(const Profile::Drafter& drafter, bool DrafterFac
   for (const std::string& name : drafter.members())
     if (const DrafterFacts* facts = find_drafter(name); facts != nullptr && facts->*fact) return facts;
   return nullptr;
+}
+
+Status check_drafter_weights(const Profile::Drafter& drafter) {
+  for (const std::string& name : drafter.members()) {
+    const DrafterFacts* facts = find_drafter(name);
+    if (facts == nullptr || !facts->needs_model || !drafter.model.empty() || (!facts->whole_model && drafter.options.count(name + ".model") != 0)) continue;
+    return error(Code::invalid_argument, "{}: drafter '{}' needs weights but drafter.model is not set", name == drafter.name ? "drafter.name" : "drafter.over", name)
+        .with_hint("set drafter.model, or --speculative-draft-model-path");
+  }
+  return Status::ok();
 }
 
 const DrafterFacts* find_drafter(std::string_view name) {

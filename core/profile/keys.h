@@ -80,13 +80,15 @@ struct DrafterFacts {
   std::string name;
   bool needs_model = false;   // drafter.model is required
   bool takes_steps = false;   // shaped by drafter.steps and drafter.topk
-  bool experimental = false;  // said so at start
   bool whole_model = false;   // drafter.model is a model of its own, opened with the target's
   bool first_layers = false;  // drafts with the first layers of the target, options.layers of them
   bool composes = false;      // works over others: drafter.over is required
 };
 
 std::span<const DrafterFacts> known_drafters();
+/// The drafters at work have the weights that they cannot do without. Not part of reading a profile: that a drafter does not
+/// exist is to be said first, and plugins tell.
+Status check_drafter_weights(const Profile::Drafter& drafter);
 const DrafterFacts* find_drafter(std::string_view name);
 /// The first of the drafters at work of which `fact` is known to be true, or null.
 const DrafterFacts* find_member(const Profile::Drafter& drafter, bool DrafterFacts::*fact);

@@ -101,6 +101,7 @@ Status expected(const ValueRule& rule, const Scalar& scalar, std::string hint = 
   const std::string found = scalar.is_null  ? "nothing"
                             : scalar.quoted ? "the quoted text " + printable(scalar.text)
                                             : printable(scalar.text);
+  if (hint.empty()) hint = "correct the value, or leave it out for the default";
   return Status(Code::invalid_argument, fmt::format("expected {} but found {}", accepted_forms(rule), found),
                 std::move(hint));
 }

@@ -47,10 +47,10 @@ class Validator {
 
   Status tiers() {
     if (p_.require && !given("tiers")) p_.tiers = {*p_.require};
-    if (p_.tiers.empty()) return fail("tiers", "expected at least one of hip, generic, cpu but found none");
+    if (p_.tiers.empty()) return fail("tiers", "expected at least one of hip, generic, cpu but found none", "remove tiers to try all of them");
     for (size_t i = 0; i < p_.tiers.size(); ++i)
       if (std::find(p_.tiers.begin(), p_.tiers.begin() + i, p_.tiers[i]) != p_.tiers.begin() + i)
-        return fail("tiers", fmt::format("'{}' is listed twice", p_.tiers[i]));
+        return fail("tiers", fmt::format("'{}' is listed twice", p_.tiers[i]), "name each tier once");
     if (!p_.require) return Status::ok();
     if (std::find(p_.tiers.begin(), p_.tiers.end(), *p_.require) == p_.tiers.end())
       return fail(
@@ -68,7 +68,7 @@ class Validator {
     const auto plain = [](unsigned char c) { return std::isalnum(c) || c == '_' || c == '-' || c == '.' || c == ':'; };
     for (const std::string& name : p_.drafter.over)
       if (name.empty() || name.size() > 64 || !std::all_of(name.begin(), name.end(), plain))
-        return fail("drafter.over", fmt::format("expected names of letters, digits and _ - . : but found {}", printable(name)));
+        return fail("drafter.over", fmt::format("expected names of letters, digits and _ - . : but found {}", printable(name)), "`turbo plugins list` shows the names");
     for (const auto& [key, name] : names) {
       if (name->empty() || name->size() > 64 || !std::all_of(name->begin(), name->end(), plain))
         return fail(given(key) || !given("kv.codec") || *key != 'k' ? key : "kv.codec",
@@ -113,8 +113,6 @@ class Validator {
       return fail("drafter.outcome_cache", "expected a drafter to wrap but none is selected",
                   "select one with drafter.name, --drafter or --speculative-algorithm");
     facts_ = find_drafter(name);
-    if (facts_ != nullptr && facts_->experimental) adjust(fmt::format("drafter '{}' is experimental", name));
-    if (p_.drafter.outcome_cache) adjust("drafter.outcome_cache is experimental");
     return Status::ok();
   }
 
@@ -132,7 +130,7 @@ class Validator {
     if (facts_ != nullptr && !facts_->composes && !d.over.empty())
       return fail("drafter.over", fmt::format("drafter '{}' works over no others", d.name),
                   "drafters that do are first and merge");
-    if (d.over.size() > most) return fail("drafter.over", fmt::format("expected at most {} drafters but found {}", most, d.over.size()));
+    if (d.over.size() > most) return fail("drafter.over", fmt::format("expected at most {} drafters but found {}", most, d.over.size()), "name fewer");
     for (size_t i = 0; i < d.over.size(); ++i) {
       const std::string& inner = d.over[i];
       const DrafterFacts* facts = find_drafter(inner);
@@ -144,7 +142,6 @@ class Validator {
       if (facts != nullptr && facts->composes)
         return fail("drafter.over", fmt::format("drafter '{}' works over others itself and cannot stand there", inner),
                     inner == cache ? "set drafter.outcome_cache: true instead" : "list the drafters that it would work over");
-      if (facts != nullptr && facts->experimental) adjust(fmt::format("drafter '{}' is experimental", inner));
     }
     if (d.name == cache && d.over.size() > 1)
       return fail("drafter.over", fmt::format("the outcome cache wraps one drafter, but {} are named", d.over.size()),
@@ -195,13 +192,6 @@ class Validator {
       } else {
         p_.drafter.options.erase(key.starts_with("drafter.options.") ? key.substr(16) : key.substr(8));
       }
-    }
-    for (const std::string& name : p_.drafter.members()) {
-      const DrafterFacts* facts = find_drafter(name);
-      if (facts == nullptr || !facts->needs_model || !p_.drafter.model.empty() || (!facts->whole_model && p_.drafter.options.count(name + ".model") != 0)) continue;
-      return fail(name == p_.drafter.name ? "drafter.name" : "drafter.over",
-                  fmt::format("drafter '{}' needs weights but drafter.model is not set", name),
-                  "set drafter.model, or --speculative-draft-model-path");
     }
     if (!p_.drafter.token_map.empty()) {
       std::error_code ignored;

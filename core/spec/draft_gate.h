@@ -23,7 +23,7 @@ struct DecodeStep {
 class DraftGate {
  public:
   static constexpr double kShare = 0.0075;             // what drafting may lose of plain decoding
-  static constexpr double kFirst = 8, kMost = 8;       // tokens in the account: at the start, and at most
+  static constexpr double kMost = 8;                   // tokens in the account: at most, and at the start
   static constexpr uint32_t kFirstReference = 1, kRarestReference = 64;  // drafted steps between plain ones
 
   /// May the next step draft?
@@ -33,7 +33,7 @@ class DraftGate {
   double balance() const { return balance_; }
 
  private:
-  double balance_ = kFirst;
+  double balance_ = kMost;
   uint32_t drafted_ = 0, reference_ = kFirstReference;
 };
 

@@ -32,10 +32,12 @@ void Common::probe(const Host&, const turbo_probe_facts&, Probe& answer) {
 void Common::check_shape(const char* codec, const turbo_kv_shape& shape) {
   if (shape.head_dim == 0 || shape.head_dim > kMaxHeadDim)
     throw Failure(TURBO_UNSUPPORTED, std::string(codec) + ": head size " + std::to_string(shape.head_dim) + " is not in 1.." +
-                                         std::to_string(kMaxHeadDim));
+                                         std::to_string(kMaxHeadDim),
+                  "choose a codec of another plugin, or another model");
   if (shape.n_kv_heads == 0 || shape.n_kv_heads > kMaxHeads)
     throw Failure(TURBO_UNSUPPORTED, std::string(codec) + ": " + std::to_string(shape.n_kv_heads) + " KV heads are not in 1.." +
-                                         std::to_string(kMaxHeads));
+                                         std::to_string(kMaxHeads),
+                  "choose a codec of another plugin, or another model");
 }
 
 void Common::keep_center(const turbo_kv_shape& shape, const float* center) {

@@ -22,13 +22,13 @@ class File {
       : service_(host.service<turbo_host_file>(TURBO_HOST_FILE)), path_(path) {
     if (!service_) throw Failure(TURBO_UNSUPPORTED, "the host reads no files for drafters");
   }
-  /// False: there is no such file.
+  /// False: there is no such file, or nothing in it.
   bool open() {
     turbo_error error = make_error();
     const turbo_status status = service_->size(service_->ctx, path_.c_str(), &bytes_, &error);
     if (status == TURBO_NOT_FOUND) return false;
     check(status, error);
-    return true;
+    return bytes_ > 0;
   }
   uint64_t bytes() const { return bytes_; }
   uint64_t left() const { return bytes_ - at_; }

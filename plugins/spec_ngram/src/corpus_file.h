@@ -13,7 +13,7 @@ enum class CorpusForm { none, text, state };
 /// Texts longer than this are refused; states may be as long as they need.
 inline constexpr uint64_t kMostTextBytes = 16ull << 20;
 
-/// Fills an empty corpus; what the file held. No file: none. Throws Failure, which names the file; the corpus is empty
+/// Fills an empty corpus; what the file held. No file, or one of no bytes, as tools make them for a name: none. Throws Failure, which names the file; the corpus is empty
 /// then.
 CorpusForm load_corpus(const Host& host, const std::string& path, draft::NgramCorpus& corpus);
 /// Replaces the file, readable by its owner only. A failure leaves the old one as it was.

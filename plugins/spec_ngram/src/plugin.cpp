@@ -42,7 +42,7 @@ class NgramDrafter : public Drafter<NgramDrafter> {
       if (form_ == CorpusForm::none && !std::filesystem::is_directory(std::filesystem::path(path_).parent_path()))
         throw Failure(TURBO_INVALID_ARGUMENT, "corpus " + path_ + ": its folder does not exist", "make the folder, or choose another one");
       host_.log(TURBO_LOG_INFO, form_ == CorpusForm::none
-                                    ? "corpus " + path_ + ": no such file yet, it will be written at the end"
+                                    ? "corpus " + path_ + ": nothing there yet, it will be written at the end"
                                     : "corpus " + path_ + ": " + std::to_string(corpus_.n_nodes()) + " n-grams");
     }
     learner_.start();

@@ -87,22 +87,12 @@ void Phantom::observe(uint32_t sequence, const Observation& observation) {
 void Phantom::learn_from(Session& session, std::span<const int32_t> fresh, uint32_t n_accepted) {
   const draft::DraftNodes& draft = session.draft;
   rejected_.learn(session.recent.back(), draft.tokens, draft.parents, fresh, n_accepted);
-  uint32_t n_repaired = 0, n_correct = 0, held = 0;
+  uint32_t n_repaired = 0, n_correct = 0;
   for (const uint8_t repaired : session.repaired) n_repaired += repaired;
-  int32_t node = -1;
-  while (held < std::min<size_t>(n_accepted, fresh.size())) {
-    node = draft.find(fresh[held], node);
-    if (node < 0) break;
-    n_correct += session.repaired[static_cast<uint32_t>(node)];
-    ++held;
-  }
+  const draft::AcceptedPath held = draft::accepted_path(draft, fresh, n_accepted, [&](int32_t node) { n_correct += session.repaired[static_cast<uint32_t>(node)]; });
   repair_.record(n_repaired, n_correct);
   if (n_repaired > 0) rejected_.set_age_limit(repair_.age_limit());
-  // One more trial than accepted tokens, unless the draft ended there.
-  bool ended = true;
-  for (const int32_t parent : draft.parents) ended &= parent != node;
-  if (const uint32_t trials = held + !ended; trials > 0)
-    session.acceptance = std::clamp(0.95 * session.acceptance + 0.05 * held / trials, 0.2, 0.95);
+  session.acceptance = draft::running_acceptance(session.acceptance, draft, held, 0.2);
 }
 
 void Phantom::hear(Session& session, const Observation& observation) {

@@ -16,17 +16,19 @@ constexpr uint64_t kStopBell = uint64_t{1} << 63;
 Foresight::Foresight(const Host& host, const turbo_drafter& table, void* self, const ForesightSettings& settings)
     : host_(host), table_(table), self_(self), settings_(settings) {}
 
-bool Foresight::start() {
+std::string Foresight::start() {
   const auto* threads = host_.service<turbo_host_threads>(TURBO_HOST_THREADS);
-  if (!threads) return false;
-  {
-    const std::lock_guard lock(mutex_);
-    running_ = true;
+  std::unique_lock lock(mutex_);
+  running_ = threads != nullptr;
+  lock.unlock();
+  const bool spawned = threads && threads->spawn(threads->ctx, "saguaro", &run, this, nullptr) == TURBO_OK;
+  lock.lock();
+  if (!spawned) {
+    running_ = false;
+    return "the host gives no thread";
   }
-  if (threads->spawn(threads->ctx, "saguaro", &run, this, nullptr) == TURBO_OK) return true;
-  const std::lock_guard lock(mutex_);
-  running_ = false;
-  return false;
+  changed_.wait_for(lock, std::chrono::nanoseconds(kFirstNs), [this] { return tried_; });
+  return refusal_;
 }
 
 void Foresight::stop() {
@@ -35,7 +37,7 @@ void Foresight::stop() {
   latest_.notify_all();
   // A thread that hangs inside the inner drafter is waited for by the host alone, which knows how long.
   std::unique_lock lock(mutex_);
-  ended_.wait_for(lock, std::chrono::nanoseconds(kHangNs), [this] { return !running_; });
+  changed_.wait_for(lock, std::chrono::nanoseconds(kHangNs), [this] { return !running_; });
 }
 
 const char* Foresight::check() {
@@ -51,10 +53,36 @@ const char* Foresight::check() {
 void Foresight::run(void* argument) noexcept {
   Foresight& self = *static_cast<Foresight*>(argument);
   ::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), kNiceness);
+  self.try_once();
   self.work();
   const std::lock_guard lock(self.mutex_);
   self.running_ = false;
-  self.ended_.notify_all();
+  self.changed_.notify_all();
+}
+
+void Foresight::try_once() {
+  int32_t token = 0, drafted = -1, parent = -1;
+  float score = 0;
+  const turbo_hypothesis text{sizeof(turbo_hypothesis), 1, &token, 0, 0, 0};
+  turbo_proposal proposal{sizeof(turbo_proposal), 0, 2, 0, &drafted, &parent, &score, 0};
+  turbo_error error{};
+  error.struct_size = sizeof error;
+  turbo_status status;
+  busy_since_ns_.store(std::max<uint64_t>(host_.now_ns(), 1), std::memory_order_relaxed);
+  try {
+    status = table_.ahead(self_, &text, &proposal, &error);
+  } catch (...) {
+    status = TURBO_INTERNAL;
+  }
+  busy_since_ns_.store(0, std::memory_order_relaxed);
+  const std::lock_guard lock(mutex_);
+  tried_ = true;
+  if (status == TURBO_UNSUPPORTED) {
+    unsupported_.store(true, std::memory_order_relaxed);
+    error.message[sizeof error.message - 1] = 0;
+    refusal_ = error.message[0] ? error.message : "it cannot draft for a text that may come to be";
+  }
+  changed_.notify_all();
 }
 
 void Foresight::work() {

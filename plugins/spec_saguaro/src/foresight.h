@@ -45,14 +45,16 @@ class Foresight {
  public:
   static constexpr uint32_t kMostMoments = 16;
   static constexpr uint64_t kHangNs = 2'000'000'000;  // a draft that takes longer switches drafting ahead off
+  static constexpr uint64_t kFirstNs = 500'000'000;   // how long start() waits for the first one
 
   Foresight(const Host& host, const turbo_drafter& table, void* self, const ForesightSettings& settings);
   ~Foresight() { stop(); }
   Foresight(const Foresight&) = delete;
   Foresight& operator=(const Foresight&) = delete;
 
-  /// False: the host gives no thread.
-  bool start();
+  /// Empty, or why there will be no drafts: no thread, or the inner drafter's own words. It is asked for one draft, since a
+  /// drafter over others knows only then whether all of them can; one that is slow about it is found out later, by check().
+  std::string start();
   /// Asks the thread to end and waits until it has, as long as the host waits for it.
   void stop();
 
@@ -88,6 +90,7 @@ class Foresight {
   };
 
   static void run(void* self) noexcept;
+  void try_once();
   void work();
   void foresee(uint64_t id, const Job& job);
   void guess_tokens(const Job& job, uint32_t moment);
@@ -109,9 +112,10 @@ class Foresight {
   std::atomic<bool> stopping_{false}, unsupported_{false};
   const char* broken_ = nullptr;  // engine's
 
-  std::mutex mutex_;  // of running_
-  std::condition_variable ended_;
-  bool running_ = false;
+  std::mutex mutex_;  // of these
+  std::condition_variable changed_;
+  bool running_ = false, tried_ = false;
+  std::string refusal_;
 
   // The thread's own.
   std::vector<double> probabilities_;

@@ -31,9 +31,9 @@ void Saguaro::start() {
     why = "the target computes on every CPU (compute.threads below their number leaves one idle)";
   if (why.empty()) {
     foresight_ = std::make_unique<Foresight>(host_, table, inner_.self(0), settings_);
-    if (foresight_->start()) return;
+    why = foresight_->start();
+    if (why.empty()) return;
     foresight_.reset();
-    why = "the host gives no thread";
   }
   host_.log(TURBO_LOG_WARN, "drafts of '" + inner_.name(0) + "' go through unchanged, none is made ahead: " + why);
 }
@@ -92,18 +92,8 @@ void Saguaro::observe(uint32_t sequence, const Observation& observation) {
 
 void Saguaro::learn_from(Session& session, const Observation& observation) {
   if (session.drafted && observation.position() == session.now.length) {
-    const std::span<const int32_t> fresh = observation.tokens();
-    uint32_t held = 0;
-    int32_t node = -1;
-    for (; held < std::min<size_t>(observation.n_accepted(), fresh.size()); ++held) {
-      const int32_t next = session.draft.find(fresh[held], node);
-      if (next < 0) break;
-      node = next;
-    }
-    // One more trial than accepted tokens, unless the draft ended there.
-    bool ended = true;
-    for (const int32_t parent : session.draft.parents) ended &= parent != node;
-    if (const uint32_t trials = held + !ended; trials > 0) session.acceptance = std::clamp(0.95 * session.acceptance + 0.05 * held / trials, 0.1, 0.95);
+    const draft::AcceptedPath held = draft::accepted_path(session.draft, observation.tokens(), observation.n_accepted());
+    session.acceptance = draft::running_acceptance(session.acceptance, session.draft, held, 0.1);
   }
   session.drafted = false;
 }

@@ -54,11 +54,12 @@ class SelfSpec : public Component<SelfSpec> {
  public:
   explicit SelfSpec(const Host& host) {
     const turbo_model_facts* target = host.model();
-    if (!target || target->n_layers < 2) throw Failure(TURBO_UNSUPPORTED, "self_spec: the target has no layers to leave out");
+    if (!target || target->n_layers < 2) throw Failure(TURBO_UNSUPPORTED, "self_spec: the target has no layers to leave out", "choose another drafter");
     auto n_layers = static_cast<uint32_t>(host.option("layers", int64_t{0}));
     if (n_layers == 0) n_layers = std::max(1u, target->n_layers / 3);
     if (n_layers >= target->n_layers)
-      throw Failure(TURBO_INVALID_ARGUMENT, "self_spec: expected fewer layers than the target's " + std::to_string(target->n_layers) + " but found " + std::to_string(n_layers));
+      throw Failure(TURBO_INVALID_ARGUMENT, "self_spec: expected fewer layers than the target's " + std::to_string(target->n_layers) + " but found " + std::to_string(n_layers),
+                    "lower drafter.options.layers, or leave it out: a third of them draft then");
     drafter_.emplace(host, shape_of(host), std::string(), n_layers, host.option("token_map", std::string()));
   }
 };
@@ -68,4 +69,5 @@ class SelfSpec : public Component<SelfSpec> {
 
 TURBO_PLUGIN("dev.turbo.spec_standalone", "Drafts of a small model", "0.1.0", "turbo", "Apache-2.0",
              turbo::component<turbo::spec_standalone::Standalone>(TURBO_KIND_DRAFTER, "standalone", TURBO_TIER_CPU, turbo::spec_standalone::kStandaloneOptions),
-             turbo::component<turbo::spec_standalone::SelfSpec>(TURBO_KIND_DRAFTER, "self_spec", TURBO_TIER_CPU, turbo::spec_standalone::kSelfOptions))
+             turbo::component<turbo::spec_standalone::SelfSpec>(TURBO_KIND_DRAFTER, "self_spec", TURBO_TIER_CPU, turbo::spec_standalone::kSelfOptions,
+                                                                  TURBO_COMPONENT_EXPERIMENTAL))

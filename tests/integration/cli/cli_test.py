@@ -76,6 +76,13 @@ class Run(unittest.TestCase):
         self.assertEqual(len(data(result)["token_ids"]), 3)
         self.assertEqual(result.stderr.count(b"keys of 2 bits are for large models"), 1, result.stderr)
 
+    def test_experimental_drafters_say_so_once(self):
+        for words in (["--drafter", "self_spec"], ["--drafter", "ngram", "--ssd-enable"]):
+            ran = turbo("run", "--prompt", "a", "--max-tokens", "1", *words)
+            self.assertEqual(ran.returncode, 0, ran.stderr)
+            self.assertEqual(ran.stderr.count(b"is experimental"), 1, ran.stderr)
+            self.assertEqual(turbo("plan", *words).stdout.count(b"is experimental"), 1, words)
+
     def test_a_side_overrides_the_codec_of_both(self):
         for args in (["--kv-codec", "tq4", "--set", "kv.k=q8"], ["--set", "kv.k=q8", "--kv-codec", "tq4"]):
             kv = data(turbo("plan", *args, "--json"))["kv"]
@@ -137,6 +144,10 @@ class Refusals(unittest.TestCase):
         self.refused(2, "run", "--prompt", "a", "--kv-codec", "tq9")
         self.refused(2, "serve", "--api-key", "")
         self.refused(2, "run", "--prompt", "a", "--drafter", "no_such_drafter")
+        for command in (["plan"], ["run", "--prompt", "a"]):
+            # What it would need matters only where there is one.
+            self.assertIn(b"drafter 'eagle3': no plugin provides it", self.refused(2, *command, "--drafter", "eagle3").stderr)
+            self.assertIn(b"drafter.model is not set", self.refused(2, *command, "--drafter", "standalone").stderr)
 
     def test_wrong_codec_settings_are_usage_errors_wherever_they_are_found(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -269,13 +280,71 @@ class Refusals(unittest.TestCase):
         self.assertEqual(turbo("detokenize", stdin="[]").stdout, b"\n")  # an empty list is what tokenize makes of no text
 
     def test_a_pool_beyond_memory(self):
-        tokens = self.refused(1, "run", "--prompt", "a", "--set", "kv.pool_tokens=4000000000").stderr
+        tokens = self.refused(2, "run", "--prompt", "a", "--set", "kv.pool_tokens=4000000000").stderr
         self.assertRegex(tokens, rb"error: kv.pool_tokens: 4000000000 tokens need [0-9.]+ \w+ of KV cache but [0-9.]+ \w+ is all")
-        size = self.refused(1, "run", "--prompt", "a", "--set", "kv.pool_bytes=1000TiB").stderr
+        size = self.refused(2, "run", "--prompt", "a", "--set", "kv.pool_bytes=1000TiB").stderr
         self.assertRegex(size, rb"error: kv.pool_bytes: expected at most [0-9.]+ \w+, all the memory there is, but found 1000.0 TiB")
         capped = turbo("run", "--prompt", "a", "--max-tokens", "1", "--set", "kv.pool_bytes=200MiB")
         self.assertEqual(capped.returncode, 0, capped.stderr)
         self.assertIn(b"kv.pool_bytes", capped.stderr)
+
+    # The same words and the same code, before weights are read.
+    def refused_by_plan_and_start(self, *settings):
+        told = [self.refused(2, *command, *settings).stderr.split(b"turbo: error: ")[1]
+                for command in (["plan"], ["run", "--prompt", "a", "--max-tokens", "1"], ["serve", "--port", "0"])]
+        self.assertEqual(told[0], told[1])
+        self.assertEqual(told[0], told[2])
+        self.assertIn(b"hint: ", told[0])
+        return told[0]
+
+    def test_pools_that_cannot_be_are_refused_by_plan_too(self):
+        self.assertIn(b"granted by kv.pool_bytes", self.refused_by_plan_and_start("--set", "kv.pool_bytes=1MiB"))
+        for kv in ("kv.pool_bytes=1000TiB", "kv.pool_tokens=4000000000"):
+            self.refused_by_plan_and_start("--set", kv)
+        planned = turbo("plan", "--set", "kv.pool_bytes=1MiB").stdout
+        self.assertIn(b"one sequence of 64 tokens fits into 1.0 MiB", planned)
+
+    def test_what_a_drafter_refuses_is_refused_by_plan_too(self):
+        said = self.refused_by_plan_and_start("--drafter", "self_spec", "--set", "drafter.options.layers=99")
+        self.assertIn(b"expected fewer layers than the target's 10 but found 99", said)
+        said = self.refused_by_plan_and_start("--drafter", "self_spec", "--set", "drafter.steps=63", "--set", "drafter.topk=2")
+        self.assertIn(b"steps 63 with topk 2", said)
+        self.refused_by_plan_and_start("--drafter", "ngram", "--set", "drafter.options.corpus=/no/such/folder/corpus")
+        nano = os.path.join(SOURCE, "models", "turbo-nano-q1.gguf")
+        with tempfile.TemporaryDirectory() as folder:
+            ids = os.path.join(folder, "ids")
+            with open(ids, "w") as file:
+                file.write("1, 2, x")
+            for drafter in (["self_spec"], ["standalone", "--set", "drafter.model=" + nano]):
+                self.assertIn(b"'x'", self.refused_by_plan_and_start("--drafter", *drafter, "--set", "drafter.token_map=" + ids))
+
+    def test_a_draft_model_with_a_broken_tokenizer_is_named(self):
+        with open(os.path.join(SOURCE, "models", "turbo-nano-q1.gguf"), "rb") as file:
+            content = bytearray(file.read())
+        key = b"tokenizer.ggml.merges"
+        at = content.index(struct.pack("<Q", len(key)) + key) + 8 + len(key) + 4 + 4 + 8
+        (length,) = struct.unpack_from("<Q", content, at)
+        content[at + 8:at + 8 + length] = b"x" * length
+        with tempfile.TemporaryDirectory() as folder:
+            model = os.path.join(folder, "broken.gguf")
+            with open(model, "wb") as file:
+                file.write(content)
+            said = self.refused(3, "plan", "--drafter", "standalone", "--set", "drafter.model=" + model).stderr
+        self.assertIn(b"drafter.model: broken.gguf: tokenizer: merge 0", said)
+        self.assertIn(b"hint: drafter.model must be a model of the target's own family", said)
+
+    def test_plan_tells_what_a_drafter_says_at_its_start(self):
+        planned = turbo("plan", "--drafter", "ngram", "--ssd-enable", "--threads", str(os.cpu_count()))
+        self.assertEqual(planned.returncode, 0, planned.stderr)
+        self.assertEqual(planned.stdout.count(b"go through unchanged, none is made ahead"), 1, planned.stdout)
+        for command in (["plan"], ["run", "--prompt", "a", "--max-tokens", "1"]):
+            result = turbo(*command, "--drafter", "merge", "--set", "drafter.over=ngram,self_spec", "--ssd-enable", "--threads", "1")
+            self.assertEqual(result.returncode, 0, result.stderr)
+            told = result.stdout + result.stderr
+            self.assertEqual(told.count(b"drafts of 'merge' go through unchanged, none is made ahead"), 1, told)
+            if len(os.sched_getaffinity(0)) > 1:
+                self.assertIn(b"'self_spec' cannot draft for a text that may come to be", told)
+            self.assertEqual(told.count(b"is experimental"), 2, told)
 
     def test_addresses(self):
         for host in ("not a host", "http://localhost", "a" * 300):

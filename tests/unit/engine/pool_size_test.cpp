@@ -52,8 +52,9 @@ TEST(PoolSize, FewerSequencesBeforeNone) {
   EXPECT_NE(size->warnings[0].find("engine.max_running: 5 instead of 32"), std::string::npos) << size->warnings[0];
   EXPECT_TRUE(choose_pool(with(32, 26'000), 640, kTwoForms, {1'000'000, 1'000'000}));
   const auto none = choose_pool(with(32, 25'999), 640, kTwoForms, {1'000'000, 1'000'000});
-  EXPECT_EQ(none.status().code(), Code::resource_exhausted);
-  EXPECT_EQ(choose_pool(with(32), 640, kTwoForms, {0, 1'000'000}).status().code(), Code::resource_exhausted);
+  EXPECT_EQ(none.status().code(), Code::invalid_argument) << "a size of the profile's";
+  EXPECT_EQ(choose_pool(with(32), 640, kTwoForms, {0, 1'000'000}).status().code(), Code::resource_exhausted) << "the machine's lack";
+  EXPECT_EQ(choose_pool(with(32, 2'000'000), 640, kTwoForms, {1'000'000, 1'000'000}).status().code(), Code::invalid_argument);
 }
 
 TEST(PoolSize, TokensCountTheOpenBlocksToo) {
@@ -62,7 +63,7 @@ TEST(PoolSize, TokensCountTheOpenBlocksToo) {
   EXPECT_EQ(size->bytes, 10 * kPacked + 8 * kOpen);
   EXPECT_TRUE(size->warnings.empty());
   EXPECT_EQ(choose_pool(with(2, 0, 640), 64, kTwoForms, {41'000, 1'000'000})->warnings.size(), 1u);
-  EXPECT_EQ(choose_pool(with(2, 0, 640), 64, kTwoForms, {41'000, 41'000}).status().code(), Code::resource_exhausted);
+  EXPECT_EQ(choose_pool(with(2, 0, 640), 64, kTwoForms, {41'000, 41'000}).status().code(), Code::invalid_argument);
 }
 
 TEST(PoolSize, HostileFiguresDoNotOverflow) {

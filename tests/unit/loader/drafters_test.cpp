@@ -1,6 +1,7 @@
 // Drafters over other drafters: who is opened, in which order, with which options, and what is told when one fails.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <thread>
@@ -92,6 +93,47 @@ TEST_F(Drafters, AnInnerOneThatCannotBeOpenedIsLeftOut) {
   EXPECT_TRUE(contains(warnings(), "the composed drafter goes without 'alpha': "));
   EXPECT_FALSE(slot("drafter:alpha")->chosen);
   EXPECT_TRUE(slot("drafter")->chosen);
+}
+
+TEST_F(Drafters, ATrialThatIsKeptIsTheDrafterAndItsWordsGoOutOnce) {
+  ASSERT_TRUE(resolve().is_ok());
+  const turbo_host_program program{};
+  ASSERT_TRUE(resolution->try_drafter(&program).is_ok());
+  EXPECT_EQ(log.count("create over"), 0) << "held back";
+  EXPECT_FALSE(resolution->drafter_asked_for_program());
+  resolution->keep_drafter();
+  EXPECT_EQ(log.count("create over"), 1);
+  const void* self = resolution->drafter().self;
+  ASSERT_TRUE(resolution->open_drafter(nullptr).is_ok());
+  EXPECT_EQ(resolution->drafter().self, self);
+  resolution->close_drafter();
+  EXPECT_EQ(log.count("create over"), 1);
+  EXPECT_EQ(log.count("destroy over"), 1) << "what comes later goes straight out";
+}
+
+TEST_F(Drafters, ATrialThatIsDroppedLeavesNoTrace) {
+  ASSERT_TRUE(resolve().is_ok());
+  const std::string before = resolution->explain_text();
+  {
+    const ScopedEnv fails("FIXTURE:alpha:create", "fail");
+    ASSERT_TRUE(resolution->try_drafter(nullptr).is_ok());
+    resolution->drop_drafter(false);
+  }
+  EXPECT_FALSE(resolution->drafter());
+  EXPECT_EQ(resolution->explain_text(), before);
+  EXPECT_EQ(log.count("create over") + log.count("goes without"), 0) << log.text();
+  ASSERT_TRUE(resolution->open_drafter(nullptr).is_ok());
+  EXPECT_EQ(log.count("create over: beta=4 alpha=4"), 1) << log.text();
+}
+
+TEST_F(Drafters, ATrialTellsItsWarningsInTheReport) {
+  ASSERT_TRUE(resolve().is_ok());
+  const ScopedEnv fails("FIXTURE:alpha:create", "fail");
+  ASSERT_TRUE(resolution->try_drafter(nullptr).is_ok());
+  resolution->drop_drafter(true);
+  report = resolution->report();
+  EXPECT_EQ(std::count_if(report.warnings.begin(), report.warnings.end(), [](const std::string& warning) { return contains(warning, "goes without 'alpha'"); }), 1);
+  EXPECT_FALSE(slot("drafter:alpha")->chosen);
 }
 
 TEST_F(Drafters, WithNoneOfThemThereIsNoDrafterAndTheReasonIsTold) {

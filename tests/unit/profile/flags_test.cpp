@@ -109,13 +109,12 @@ TEST(Flags, Algorithms) {
               "--speculative-algorithm: expected one of NGRAM, PHANTOM");
   EXPECT_SAYS(parse_flags({{"--speculative-algorithm", "SAGUARO"}}), "cannot be chosen alone | choose one of NGRAM");
   EXPECT_SAYS(parse_flags({{"--speculative-algorithm", "SAGUARO"}}), "add --ssd-enable");
-  EXPECT_SAYS(parse_flags({{"--speculative-algorithm", "EAGLE3"}}),
-              "--speculative-algorithm: drafter.name: drafter 'eagle3' needs weights");
+  EXPECT_SAYS(check_drafter_weights(parse_flags({{"--speculative-algorithm", "EAGLE3"}})->drafter), "drafter.name: drafter 'eagle3' needs weights");
   EXPECT_SAYS(parse_flags({{"--ssd-enable", ""}}),
               "--ssd-enable: drafter.outcome_cache: expected a drafter to wrap but none is selected");
   const auto wrapped = parse_flags({{"--speculative-algorithm", "NGRAM"}, {"--ssd-enable", ""}});
   EXPECT_TRUE(wrapped->drafter.outcome_cache);
-  EXPECT_TRUE(adjusted(*wrapped, "drafter.outcome_cache is experimental"));
+  EXPECT_TRUE(wrapped->adjustments.empty()) << "that it is experimental is the plugin's to say";
 }
 
 TEST(Flags, Sizes) {
@@ -331,6 +330,21 @@ TEST(EnvironmentVariables, TwinOfEveryFlag) {
               "TURBO_THREADS: compute.threads: expected a whole number");
   EXPECT_SAYS(parse_environment({{"TURBO_SPECULATIVE_ALGORITHM", "x"}}),
               "TURBO_SPECULATIVE_ALGORITHM: expected one of");
+}
+
+TEST(EnvironmentVariables, TheNativeNameBeatsTheCompatibleOne) {
+  const auto kv = parse_environment({{"TURBO_KV_CODEC", "tq4"}, {"TURBO_KV_CACHE_DTYPE", "fp8_e4m3"}});
+  EXPECT_EQ(kv->kv.k, "tq4");
+  EXPECT_TRUE(adjusted(*kv, "TURBO_KV_CACHE_DTYPE has no effect: TURBO_KV_CODEC sets kv.codec"));
+  const auto drafter = parse_environment({{"TURBO_SPECULATIVE_ALGORITHM", "PHANTOM"}, {"TURBO_DRAFTER", "ngram"}});
+  EXPECT_EQ(drafter->drafter.name, "ngram");
+  EXPECT_TRUE(adjusted(*drafter, "TURBO_SPECULATIVE_ALGORITHM has no effect"));
+  const auto set = parse_environment({{"TURBO_SET", "kv.codec=q8"}, {"TURBO_KV_CACHE_DTYPE", "tq4"}});
+  EXPECT_EQ(set->kv.v, "q8");
+  const auto same = parse_environment({{"TURBO_KV_CODEC", "f16"}, {"TURBO_KV_CACHE_DTYPE", "auto"}});
+  EXPECT_EQ(same->kv.k, "f16");
+  EXPECT_TRUE(same->adjustments.empty()) << "they say the same";
+  EXPECT_EQ(parse_environment({{"TURBO_KV_CACHE_DTYPE", "tq4"}})->kv.k, "tq4");
 }
 
 TEST(EnvironmentVariables, CommandLineBeatsEnvironmentBeatsFile) {

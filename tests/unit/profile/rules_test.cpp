@@ -122,8 +122,11 @@ TEST(DrafterRules, KeysNeedTheirDrafter) {
 
 TEST(DrafterRules, NetworksNeedWeights) {
   for (const char* name : {"eagle", "eagle3", "standalone", "medusa", "cascade", "chimera"})
-    EXPECT_SAYS(parse(std::string("drafter: { name: ") + name + " }\n"), "needs weights but drafter.model is not set")
+    EXPECT_SAYS(check_drafter_weights(parse(std::string("drafter: { name: ") + name + " }\n")->drafter), "needs weights but drafter.model is not set")
         << name;
+  EXPECT_TRUE(check_drafter_weights(parse("drafter: { name: eagle3, model: head }\n")->drafter).is_ok());
+  EXPECT_TRUE(check_drafter_weights(parse("drafter: { name: someone_elses }\n")->drafter).is_ok());
+  EXPECT_SAYS(check_drafter_weights(parse("drafter: { name: merge, over: [ngram, standalone] }\n")->drafter), "drafter.over: drafter 'standalone' needs weights");
   EXPECT_TRUE(parse("drafter: { name: eagle3, model: head }\n").is_ok());
   EXPECT_SAYS(parse("drafter: { name: eagle3, model: head, token_map: missing.txt }\n"),
               "drafter.token_map: expected a file");
@@ -193,12 +196,11 @@ TEST(DrafterRules, MedusaAndChimeraOptions) {
               "head indices such as 3,4 from 0 to 3 but found '3,4'");
   EXPECT_SAYS(parse(medusa + "screen_heads: some }\n"), "expected auto, none, or head indices");
   EXPECT_SAYS(parse(medusa + "screen_heads: '1,,2' }\n"), "expected auto, none, or head indices");
-  const auto chimera = parse("drafter: { name: chimera, model: m, level: 2 }\n");
-  EXPECT_TRUE(adjusted(*chimera, "drafter 'chimera' is experimental"));
+  EXPECT_TRUE(parse("drafter: { name: chimera, model: m, level: 2 }\n").is_ok());
   EXPECT_SAYS(parse("drafter: { name: chimera, model: m, level: 4 }\n"), "from 1 to 3, or dynamic");
   EXPECT_TRUE(parse("drafter: { name: chimera, model: m, level: dynamic }\n").is_ok());
-  EXPECT_TRUE(adjusted(*parse("drafter: { name: self_spec }\n"), "experimental"));
-  EXPECT_FALSE(adjusted(*parse("drafter: { name: ngram }\n"), "experimental"));
+  // Which drafters are experimental is said by their plugins, once.
+  EXPECT_TRUE(parse("drafter: { name: self_spec }\n")->adjustments.empty());
 }
 
 TEST(ServerRules, KeysOriginsAndExposure) {

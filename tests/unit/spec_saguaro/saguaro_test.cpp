@@ -47,8 +47,10 @@ struct Rig {
   std::unique_ptr<Saguaro> outer;
   Driver driver{};
 
-  explicit Rig(InnerDrafter::Answer answer = guess, uint32_t idle = 1, bool foresees = true, std::map<std::string, fake::Option> options = {})
+  explicit Rig(InnerDrafter::Answer answer = guess, uint32_t idle = 1, bool foresees = true, std::map<std::string, fake::Option> options = {},
+               InnerDrafter::Answer ahead = {})
       : inner(std::move(answer)) {
+    inner.ahead_answer = std::move(ahead);
     host.options = std::move(options);
     host.facts.vocab_size = kVocab;
     host.inner_drafters = {inner.under("inner", foresees)};
@@ -288,6 +290,35 @@ TEST(PassThrough, WithoutAnIdleProcessor) {
   EXPECT_FALSE(rig.outer->works());
   EXPECT_TRUE(rig.host.logged("the target computes on every CPU"));
   EXPECT_TRUE(rig.host.worker_names().empty());
+}
+
+// A drafter over others has the function, and knows only when asked whether all of them do. Told at the start, not by the
+// first job.
+TEST(PassThrough, OverOneThatSaysItCannotAndSaysSoAtTheStart) {
+  const auto refuses = [](std::span<const int32_t>, DraftTree&) { throw Failure(TURBO_UNSUPPORTED, "inner drafter 'mine' cannot look ahead"); };
+  Rig rig(guess, 1, true, {}, refuses);
+  EXPECT_FALSE(rig.outer->works());
+  EXPECT_TRUE(rig.host.logged("drafts of 'inner' go through unchanged, none is made ahead: inner drafter 'mine' cannot look ahead"));
+  Sequence sequence = begin(rig, 1, {1, 2, 3});
+  run(rig, sequence, 100);
+  EXPECT_EQ(rig.inner.n_polls, sequence.rounds);
+  EXPECT_EQ(sequence.tokens, plain({1, 2, 3}, 100));
+}
+
+// The start does not wait for one that hangs.
+TEST(PassThrough, OverOneThatHangsAtTheStart) {
+  std::atomic<bool> release{false};
+  const auto before = std::chrono::steady_clock::now();
+  Rig rig(guess, 1, true, {}, [&](std::span<const int32_t>, DraftTree&) {
+    while (!release) std::this_thread::sleep_for(1ms);
+  });
+  EXPECT_LT(std::chrono::steady_clock::now() - before, 1500ms);
+  rig.host.advance(3'000'000'000);
+  begin(rig, 1, {1, 2, 3});
+  rig.driver.draft(1, 6);
+  EXPECT_FALSE(rig.outer->works());
+  EXPECT_TRUE(rig.host.logged("has not come back from a draft for two seconds"));
+  release = true;
 }
 
 // An older table, which ends before ahead, is not read past its end.

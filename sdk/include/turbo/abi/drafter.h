@@ -96,7 +96,7 @@ typedef struct turbo_drafter {
   turbo_status (*restore)(void* self, uint32_t sequence, const void* src, uint64_t bytes, turbo_error* error);
   /* [worker] Optional: what it would propose if a sequence stood at `text`. Changes no proposal, now or later. Called by one
    * thread at a time, which may run while the engine thread is in any other function of this table, so the sequence may be
-   * further by now, or closed. Null, or TURBO_UNSUPPORTED: it cannot. */
+   * further by now, or closed, or not open yet. Null, or TURBO_UNSUPPORTED, whatever the text: it cannot. */
   turbo_status (*ahead)(void* self, const turbo_hypothesis* text, turbo_proposal* proposal, turbo_error* error);
 } turbo_drafter;
 

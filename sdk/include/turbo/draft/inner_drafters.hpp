@@ -79,7 +79,8 @@ class InnerDrafters {
       turbo_observation told{};
       std::memcpy(&told, &observation.raw(), std::min<size_t>(observation.raw().struct_size, sizeof told));
       told.struct_size = sizeof told;
-      told.n_accepted = accepted_of(own->second, observation);
+      // Of its own draft; what another one drafted and the target accepted is no success of this one.
+      told.n_accepted = accepted_path(own->second, observation.tokens(), observation.n_accepted()).length;
       own->second.clear();
       take_views(*inner, observation.raw(), told);
       const turbo_status status =
@@ -247,15 +248,6 @@ class InnerDrafters {
     for (float& score : tree.scores)
       if (!(score >= 0 && score <= 1)) score = 0;
     inner.own[asked_[k]->sequence] = tree;
-  }
-
-  // Of its own draft; what another one drafted and the target accepted is no success of this one.
-  static uint32_t accepted_of(const DraftNodes& own, const Observation& observation) {
-    const std::span<const int32_t> fresh = observation.tokens();
-    uint32_t n = 0;
-    int32_t node = -1;
-    while (n < std::min<size_t>(observation.n_accepted(), fresh.size()) && (node = own.find(fresh[n], node)) >= 0) ++n;
-    return n;
   }
 
   void take_views(Inner& inner, const turbo_observation& raw, turbo_observation& told) const {
