@@ -89,7 +89,7 @@ class Product(KernelCase):
         planes, scales, out = np.zeros((5, 2, 128), np.uint8), np.zeros((5, 2, 2), U), np.full((5, 40), np.nan, F)
         args = self.arguments(weights, x, out, np.array([5], U), norm, None, planes, scales)
         launch(code, "q1_prepare", grid=5, threads=256, args=args)
-        launch(code, "q1_gemm", grid=(1, 1), threads=128, args=args)
+        launch(code, "q1_gemm_4", grid=(1, 1), threads=128, args=args)
         self.equal_bits(out, weights.product(reference.rms_norm(x, norm, 1e-6)))
 
     @every_target

@@ -32,7 +32,7 @@ def turbo(*arguments, libraries=None):
 class Fallback(unittest.TestCase):
     def reason(self, libraries=None):
         """Why the pack of tier hip lost; the plan itself must be one for the cpu."""
-        done = turbo("plan", "--model", MODEL, "--json", libraries=libraries)
+        done = turbo("plan", "--profile", "rx6700xt", "--model", MODEL, "--json", libraries=libraries)
         self.assertEqual(done.returncode, 0, done.stderr)
         plan = json.loads(done.stdout)
         slot = next(slot for slot in plan["slots"] if slot["slot"] == "arch_pack")

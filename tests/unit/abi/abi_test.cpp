@@ -8,6 +8,7 @@
 #include <turbo/abi/draft/device.h>
 #include <turbo/abi/draft/drafters.h>
 #include <turbo/abi/draft/tree_ops.h>
+#include <turbo/abi/draft/verify_device.h>
 #include <turbo/abi/drafter.h>
 #include <turbo/abi/plugin.h>
 #include <turbo/abi/sampler.h>

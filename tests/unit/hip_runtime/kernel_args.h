@@ -1,3 +1,4 @@
+// Argument structs of the kernels that the tests of the runtime launch.
 #pragma once
 
 #include <stdint.h>
