@@ -10,6 +10,7 @@ A kernel file's budgets stand in gate.json in the file's folder:
 Prints one line a kernel and exits 1 when any is refused.
 """
 import argparse
+import concurrent.futures
 import json
 import os
 import re
@@ -151,6 +152,13 @@ def check_object(source, arch, path, tools, report):
     return problems
 
 
+def checked(entry, tools):
+    """Lines and problems of one entry of the list."""
+    lines = []
+    problems = check_object(*entry, tools, lines.append)
+    return lines, problems
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tools", required=True, help="folder of llvm-readelf and llvm-objdump")
@@ -165,8 +173,10 @@ def main():
     else:
         parser.error("give --objects LIST or SOURCE ARCH OBJECT")
     problems = []
-    for source, arch, path in objects:
-        problems += check_object(source, arch, path, options.tools, print)
+    with concurrent.futures.ProcessPoolExecutor() as pool:  # disassembling is most of the work
+        for lines, found in pool.map(checked, objects, [options.tools] * len(objects)):
+            print("\n".join(lines))
+            problems += found
     for problem in sorted(set(problems)):
         print(f"refused: {problem}", file=sys.stderr)
     print(f"{len(objects)} code objects, {len(set(problems))} problems")
