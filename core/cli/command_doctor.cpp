@@ -7,6 +7,7 @@
 #include "base/machine.h"
 #include "base/human.h"
 #include "cli/commands.h"
+#include "cli/doctor_report.h"
 #include "loader/catalog.h"
 
 namespace turbo::cli {
@@ -69,6 +70,10 @@ std::vector<Check> run_checks() {
 }  // namespace
 
 int run_doctor(const Arguments& arguments) {
+  if (arguments.has("--report")) return run_doctor_report(arguments);
+  if (!arguments.positional.empty())
+    return fail(Status(Code::invalid_argument, "turbo doctor: unexpected argument '" + arguments.positional[0] + "'", "a file goes with --report"),
+                arguments, kUsage);
   int exit_code = kOk;
   const auto profile = load_profile(arguments, exit_code);
   if (!profile) return exit_code;

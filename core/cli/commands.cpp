@@ -76,7 +76,9 @@ std::span<const Command> commands() {
       {"inspect", "FILE", "header facts of a model file and the memory it will need",
        {{"--check-weights", "", "look for weights that are not finite numbers"}},
        run_inspect, 1},
-      {"doctor", "", "devices, instruction sets, plugins that fail to load, and what to do", {}, run_doctor},
+      {"doctor", "[--report [FILE]]", "devices, instruction sets, plugins that fail to load, and what to do",
+       {{"--report", "", "all about the hip tier on this machine, in FILE or on stdout, to be sent with a question; JSON for *.json and --json"}},
+       run_doctor, 1},
   };
   return table;
 }

@@ -13,6 +13,9 @@ import unittest
 
 TURBO, SOURCE = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
 MINI = os.path.join(SOURCE, "models", "turbo-mini-q1.gguf")
+# The hip tier with kernels that run in this process, where the build has it.
+FIBER = os.path.join(os.path.dirname(os.path.dirname(TURBO)), "lib", "turbo-fiber", "plugins")
+FIBER = FIBER if os.path.exists(os.path.join(FIBER, "arch_rdna2", "plugin.yaml")) else ""
 
 
 def turbo(*args, stdin="", env=None, cwd=None, timeout=120):
@@ -371,6 +374,82 @@ class Refusals(unittest.TestCase):
                                    (b"{{ nosuch.field }}", 3), (b"{{ nosuch() }}", 3), (b"{{ raise_exception('no') }}", 2)):
                 with_template(MINI, model, template)
                 self.refused(code, "run", "--model", model, "--chat", "--prompt", "a")
+
+
+class DoctorReport(unittest.TestCase):
+    """What the owner of a card sends: complete on every machine, whatever works there."""
+
+    def report(self, *args, code=0, **env):
+        result = turbo("doctor", "--report", "--quiet", "--json", *args, env={"PATH": os.environ["PATH"], **env}, timeout=600)
+        self.assertEqual(result.returncode, code, result.stderr)
+        return data(result)
+
+    def test_sections_and_nothing_private(self):
+        with tempfile.TemporaryDirectory() as home:
+            plugins = os.path.join(home, "plugins", "broken")
+            os.makedirs(plugins)
+            with open(os.path.join(plugins, "plugin.yaml"), "w") as file:
+                file.write("nosuch: 1\n")
+            report = self.report(HOME=home, TURBO_PLUGIN_PATH=os.path.dirname(plugins), TURBO_SERVER_KEY="hunter2", TURBO_TIER="cpu",
+                                 TURBO_KV_CODEC="q8", HSA_OVERRIDE_GFX_VERSION="10.3.0")
+            text = json.dumps(report)
+            self.assertNotIn(home, text)
+        self.assertNotIn("hunter2", text)
+        if len(socket.gethostname()) > 3:
+            self.assertNotIn(socket.gethostname(), text)
+        self.assertEqual(list(report)[:2], ["report", "schema"])
+        for section in ("turbo", "system", "processor", "displays", "driver", "device_files", "runtimes", "variables", "hip_plugins", "hip_tier",
+                        "self_test", "bench", "faults"):
+            self.assertIn(section, report)
+        self.assertEqual(report["faults"], [])
+        self.assertEqual(report["variables"]["HSA_OVERRIDE_GFX_VERSION"], "10.3.0")
+        self.assertEqual(report["variables"]["TURBO_SERVER_KEY"], "(set, not shown)")
+        self.assertTrue(any("~/plugins/broken" in row["path"] and row["state"] == "refused" for row in report["hip_plugins"]))
+        if not os.path.exists("/dev/kfd"):
+            self.assertIn("required tier hip cannot be used", report["hip_tier"]["error"])
+            self.assertTrue(report["self_test"].startswith("not reached: "))
+            self.assertTrue(report["bench"].startswith("not run: "))
+            self.assertEqual(report["device_files"]["nodes"][0], {"path": "/dev/kfd", "state": "not there"})
+
+    def test_files(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name, check in (("r.json", lambda text: json.loads(text)["turbo"]), ("r.txt", lambda text: self.assertIn("\nhip_tier:\n", text))):
+                path = os.path.join(folder, name)
+                result = turbo("doctor", "--report", path, timeout=600)
+                self.assertEqual(result.returncode, 0, result.stderr)
+                self.assertEqual(result.stdout, b"")
+                self.assertIn(name.encode(), result.stderr)
+                check(open(path).read())
+            for wrong in (folder, os.path.join(folder, "no", "such.txt"), "/dev/full"):
+                result = turbo("doctor", "--report", wrong)
+                self.assertEqual(result.returncode, 1, wrong)
+                self.assertIn(b"turbo: error: ", result.stderr)
+        self.assertEqual(turbo("doctor", "file").returncode, 2)
+
+    def test_a_wrong_profile_is_part_of_the_report(self):
+        report = self.report("--profile", "no-such-profile")
+        self.assertIn("no-such-profile", report["hip_tier"]["error"])
+        self.assertIn("error", report["hip_plugins"])
+
+    @unittest.skipUnless(FIBER, "the hip tier is not built over fibers")
+    def test_a_tier_that_works(self):
+        report = self.report(TURBO_PLUGIN_PATH=FIBER)
+        self.assertEqual(report["hip_tier"]["tier"], "hip")
+        self.assertEqual(report["self_test"], "passed")
+        self.assertTrue(any(row["component"] == "arch_pack rdna2" and row["score"] > 0 for row in report["hip_plugins"]))
+        for run in report["bench"]:
+            self.assertGreater(run["hip"]["generated_per_second"], 0)
+            self.assertGreater(run["cpu"]["generated_per_second"], 0)
+            self.assertTrue(run["same_ids"], run)
+        self.assertEqual(report["faults"], [])
+
+    @unittest.skipUnless(FIBER, "the hip tier is not built over fibers")
+    def test_a_device_that_fails(self):
+        report = self.report(TURBO_PLUGIN_PATH=FIBER, TURBO_FIBER_FAIL="launch:1")
+        self.assertIn("injected failure", report["hip_tier"]["error"])
+        self.assertIn("injected failure", report["self_test"])
+        none = self.report(TURBO_PLUGIN_PATH=FIBER, TURBO_FIBER_DEVICES="0")
+        self.assertIn("no device", none["self_test"])
 
 
 class Surroundings(unittest.TestCase):
