@@ -376,6 +376,7 @@ TEST_F(Chat, FailuresBeforeAndAfterTheHead) {
 
 TEST_F(Chat, QueueFull) {
   backend->queue_limit = 2;
+  backend->hold = true;  // else the first could be done before the last comes
   Json body = chat();
   body["n"] = 3;
   const Reply reply = post("/v1/chat/completions", body);
