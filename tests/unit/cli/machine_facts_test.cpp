@@ -98,7 +98,7 @@ TEST_F(MachineFacts, RuntimesWhereverTheyLie) {
 TEST(VariableFacts, NothingSecretIsShown) {
   const auto facts = variable_facts({"HSA_OVERRIDE_GFX_VERSION=10.3.0", "HIP_VISIBLE_DEVICES=0", "ROCR_VISIBLE_DEVICES=GPU-1", "TURBO_HIP_SYNC=1",
                                      "TURBO_API_KEY=hunter2", "TURBO_SERVER_KEY=hunter2", "TURBO_MINE=hunter2", "TURBO_PROMPT=hunter2",
-                                     "TURBO_SET=server.api_keys=[hunter2]", "HIP_TOKEN=hunter2", "TURBO_THREADS=4", "HOME=/home/hunter2", "PATH=/bin"});
+                                     "TURBO_SET=server.api_keys=[hunter2]", "HIP_TOKEN=hunter2", "TURBO_THREADS=4", "HOME=/homes/hunter2", "PATH=/bin"});
   EXPECT_EQ(facts["HSA_OVERRIDE_GFX_VERSION"], "10.3.0");
   EXPECT_EQ(facts["HIP_VISIBLE_DEVICES"], "0");
   EXPECT_EQ(facts["ROCR_VISIBLE_DEVICES"], "GPU-1");
