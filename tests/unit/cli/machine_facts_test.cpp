@@ -118,11 +118,11 @@ TEST(Tidy, BoundedAndPrintable) {
 
 TEST(Scrubber, NamesGoAndPartsOfWordsStay) {
   Scrubber scrubber;
-  scrubber.replace("/home/ann", "~");
+  scrubber.replace("/homes/ann", "~");
   scrubber.replace("ann", "USER");
   scrubber.replace("box", "HOST");
-  EXPECT_EQ(scrubber.text("/home/ann/models on box, /media/ann/x, /home/anna, annual, box7"), "~/models on HOST, /media/USER/x, /home/anna, annual, box7");
-  const nlohmann::ordered_json value{{"/home/ann", {"box", 1, true, {{"deep", "ann"}}}}};
+  EXPECT_EQ(scrubber.text("/homes/ann/models on box, /media/ann/x, /homes/anna, annual, box7"), "~/models on HOST, /media/USER/x, /homes/anna, annual, box7");
+  const nlohmann::ordered_json value{{"/homes/ann", {"box", 1, true, {{"deep", "ann"}}}}};
   EXPECT_EQ(scrubber.json(value).dump(), R"({"~":["HOST",1,true,{"deep":"USER"}]})");
 }
 
