@@ -28,7 +28,7 @@ turbo_kernel* Kernels::find(const char* name) const {
 void Kernels::launch_raw(turbo_kernel* kernel, const void* args, uint32_t bytes, uint64_t grid_x, uint64_t grid_y, uint64_t grid_z, uint32_t threads) const {
   if (grid_x > INT32_MAX || grid_y > 65535 || grid_z > 65535)
     throw Failure(TURBO_RESOURCE_EXHAUSTED, "a launch of " + std::to_string(grid_x) + " x " + std::to_string(grid_y) + " x " + std::to_string(grid_z) + " blocks");
-  const turbo_launch launch{sizeof(turbo_launch), static_cast<uint32_t>(grid_x), static_cast<uint32_t>(grid_y), static_cast<uint32_t>(grid_z), threads, 0, args, bytes, 0};
+  const turbo_launch launch{sizeof(turbo_launch), static_cast<uint32_t>(grid_x), static_cast<uint32_t>(grid_y), static_cast<uint32_t>(grid_z), threads, 0, args, bytes, 0, 1, 0};
   checked("", [&](turbo_error* error) { return device_.launch(device_.ctx, device_.stream, kernel, &launch, error); });
 }
 

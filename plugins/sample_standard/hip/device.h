@@ -30,7 +30,7 @@ class Device {
     static_assert(sizeof(Args) <= 4000);
     if (blocks == 0) return;
     if (blocks > INT32_MAX) throw Failure(TURBO_INVALID_ARGUMENT, "device sampler: a launch of " + std::to_string(blocks) + " blocks");
-    const turbo_launch launch{sizeof launch, static_cast<uint32_t>(blocks), 1, 1, threads, 0, &args, sizeof(Args), 0};
+    const turbo_launch launch{sizeof launch, static_cast<uint32_t>(blocks), 1, 1, threads, 0, &args, sizeof(Args), 0, 1, 0};
     call([&](turbo_error* e) { return device_->launch(device_->ctx, stream, kernel, &launch, e); });
   }
   void copy(turbo_stream* stream, void* to, const void* from, uint64_t bytes, uint32_t direction) const {

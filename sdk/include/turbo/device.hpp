@@ -57,7 +57,7 @@ class DeviceKernel {
   /// [engine] Enqueue. `threads` of a block, a multiple of 32; `resident`: all blocks must run at once.
   void launch(turbo_stream* stream, const DeviceGrid& grid, uint32_t threads, const Args& args, uint32_t shared_bytes = 0, bool resident = false) const {
     detail::check(kernel_ != nullptr, "launch of a kernel that is not loaded");
-    const turbo_launch launch = {sizeof launch, grid.x, grid.y, grid.z, threads, shared_bytes, &args, sizeof args, resident ? 1u : 0u};
+    const turbo_launch launch = {sizeof launch, grid.x, grid.y, grid.z, threads, shared_bytes, &args, sizeof args, resident ? 1u : 0u, resident ? 0u : 1u, 0};
     turbo_error error{};
     error.struct_size = sizeof error;
     const turbo_status status = device_->launch(device_->ctx, stream, kernel_, &launch, &error);

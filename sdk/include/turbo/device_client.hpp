@@ -62,7 +62,7 @@ class DeviceKernels {
               const Args& arguments) const {
     static_assert(sizeof(Args) <= 4000 && std::is_trivially_copyable_v<Args>);
     if (kernel >= kernels_.size()) throw Failure(TURBO_INTERNAL, "a kernel is launched before its library is attached to a device");
-    const turbo_launch launch = {sizeof(turbo_launch), grid_x, grid_y, 1, threads, shared_bytes, &arguments, sizeof arguments, 0};
+    const turbo_launch launch = {sizeof(turbo_launch), grid_x, grid_y, 1, threads, shared_bytes, &arguments, sizeof arguments, 0, 1, 0};
     checked([&](turbo_error* error) { return device_->launch(device_->ctx, stream, kernels_[kernel], &launch, error); });
   }
 

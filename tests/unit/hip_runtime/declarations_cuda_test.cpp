@@ -20,6 +20,10 @@ static_assert(kStreamNonBlocking == CU_STREAM_NON_BLOCKING && kEventDisableTimin
 static_assert(kCaptureThreadLocal == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
 static_assert(CUDA_ERROR_OUT_OF_MEMORY == 2 && CUDA_ERROR_NO_BINARY_FOR_GPU == 209 && CUDA_ERROR_NOT_FOUND == 500 && CUDA_ERROR_ILLEGAL_ADDRESS == 700 &&
               CUDA_ERROR_LAUNCH_TIMEOUT == 702 && CUDA_ERROR_LAUNCH_FAILED == 719 && CUDA_ERROR_NOT_SUPPORTED == 801);
+static_assert(kLaunchProgrammatic == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
+static_assert(sizeof(LaunchAttribute) == sizeof(CUlaunchAttribute) && offsetof(LaunchAttribute, value) == offsetof(CUlaunchAttribute, value));
+static_assert(sizeof(LaunchConfig) == sizeof(CUlaunchConfig) && offsetof(LaunchConfig, attributes) == offsetof(CUlaunchConfig, attrs) &&
+              offsetof(LaunchConfig, n_attributes) == offsetof(CUlaunchConfig, numAttrs));
 static_assert(sizeof(CUdeviceptr) == sizeof(DevicePointer) && sizeof(CUdevice) == sizeof(int) && sizeof(CUstream) == sizeof(void*));
 
 }  // namespace turbo::hip::cuda

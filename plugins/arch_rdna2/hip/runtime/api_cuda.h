@@ -21,6 +21,24 @@ constexpr unsigned kHostPortable = 0x1, kHostMapped = 0x2;
 constexpr unsigned kStreamNonBlocking = 0x1, kEventDisableTiming = 0x2;
 constexpr int kCaptureThreadLocal = 1;
 
+// CUlaunchAttribute, CUlaunchConfig
+constexpr int kLaunchProgrammatic = 6;  // programmatic stream serialization
+struct LaunchAttribute {
+  int id;
+  int pad;
+  union {
+    char bytes[64];
+    int allowed;
+  } value;
+};
+struct LaunchConfig {
+  unsigned grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes;
+  void* stream;
+  LaunchAttribute* attributes;
+  unsigned n_attributes;
+};
+static_assert(sizeof(LaunchAttribute) == 72 && sizeof(LaunchConfig) == 56);
+
 struct Api {
   int (*init)(unsigned flags);
   int (*driver_version)(int* version);
@@ -63,6 +81,7 @@ struct Api {
   int (*parameter_info)(void* function, size_t index, size_t* offset, size_t* bytes);  // optional: 12.4
   int (*launch)(void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z,
                 unsigned shared_bytes, void* stream, void** arguments, void** extra);
+  int (*launch_with)(const LaunchConfig* config, void* function, void** arguments, void** extra);  // optional: 11.8
   int (*launch_cooperative)(void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,
                             unsigned block_z, unsigned shared_bytes, void* stream, void** arguments);
   int (*occupancy)(int* blocks, void* function, int threads, size_t shared_bytes);

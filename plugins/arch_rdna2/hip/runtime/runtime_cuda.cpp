@@ -55,6 +55,7 @@ Api resolve(NamedLibrary& library) {
   library.core(api.set_function_attribute, "cuFuncSetAttribute");
   library.optional(api.parameter_info, "cuFuncGetParamInfo");
   library.core(api.launch, "cuLaunchKernel");
+  library.optional(api.launch_with, "cuLaunchKernelEx");
   library.core(api.launch_cooperative, "cuLaunchCooperativeKernel");
   library.core(api.occupancy, "cuOccupancyMaxActiveBlocksPerMultiprocessor");
   library.core(api.begin_capture, "cuStreamBeginCapture_v2");
@@ -124,6 +125,9 @@ class CudaRuntime final : public Runtime {
     check(api_.context_retain(&context_, handle_), "cuDevicePrimaryCtxRetain", facts.name);
     device_ = std::move(facts);
     device_.memory_free = memory_free();
+    // Programmatic dependent launch, also in graphs: Hopper, driver 12.3.
+    int version = 0;
+    early_ = api_.launch_with && attribute(kComputeMajor, handle_) >= 9 && api_.driver_version(&version) == 0 && version >= 12030;
   }
   uint64_t memory_free() override {
     bind();
@@ -273,6 +277,13 @@ class CudaRuntime final : public Runtime {
   void do_launch(turbo_stream* stream, turbo_kernel* kernel, const turbo_launch& launch) override {
     bind();
     void* arguments[] = {const_cast<void*>(launch.arguments)};
+    if (launch.waits && early_) {
+      LaunchAttribute attribute{};
+      attribute.id = kLaunchProgrammatic;
+      attribute.value.allowed = 1;
+      const LaunchConfig config{launch.grid_x, launch.grid_y, launch.grid_z, launch.threads, 1, 1, launch.shared_bytes, handle_of(stream), &attribute, 1};
+      return check(api_.launch_with(&config, handle_of(kernel), arguments, nullptr), "cuLaunchKernelEx", "kernel " + kernel->name);
+    }
     const bool together = launch.resident && device_.cooperative;
     const int code = together ? api_.launch_cooperative(handle_of(kernel), launch.grid_x, launch.grid_y, launch.grid_z, launch.threads, 1, 1,
                                                         launch.shared_bytes, handle_of(stream), arguments)
@@ -323,6 +334,7 @@ class CudaRuntime final : public Runtime {
   uint32_t count_ = 0;
   int handle_ = 0;
   void* context_ = nullptr;
+  bool early_ = false;  // kernels may be started before those ahead of them have ended
 };
 
 }  // namespace

@@ -40,6 +40,9 @@ typedef struct turbo_launch {
   const void* arguments;           /* the kernel's struct, read during the call */
   uint32_t argument_bytes;
   uint32_t resident;               /* 1: all blocks must run at once; refused when they cannot */
+  uint32_t waits;                  /* 1: the kernel itself waits for those before it (every TB_KERNEL of device.hpp does),
+                                    * so it may be started early where the device can */
+  uint32_t reserved;
 } turbo_launch;
 
 #define TURBO_COPY_TO_DEVICE 0u
@@ -102,6 +105,19 @@ typedef struct turbo_device_table {
   uint32_t path_capacity, block_capacity;
 } turbo_device_table;
 
+/* Rows as signed bytes in tiles of 32 columns with a scale each (turbo/kernel/gpu/q8.hpp): one piece of device memory of
+ * TURBO_DEVICE_Q8_BYTES, which holds, one behind the other,
+ *   int8_t codes[rows][cols]
+ *   struct { float scale; int32_t base; } scales[rows][cols / 32]
+ *   float squares[rows][cols / 32]     sums of squares of what was given, before weights of a norm
+ * cols is a multiple of 32. */
+#define TURBO_DEVICE_Q8_TILE 32u
+#define TURBO_DEVICE_Q8_BYTES(rows, cols) ((uint64_t)(rows) * ((uint64_t)(cols) + (uint64_t)(cols) / 32u * 12u))
+typedef struct turbo_device_q8 {
+  uint8_t* base;  /* device, 256-byte aligned */
+  uint64_t rows;  /* 0: there is none */
+} turbo_device_q8;
+
 #define TURBO_FUSE_NONE 0u
 #define TURBO_FUSE_ADD 1u  /* out[0] = residual + matrix 0 * x; out[0] may be residual */
 #define TURBO_FUSE_SILU 2u /* out[0] = silu(matrix 0 * x) * (matrix 1 * x) */
@@ -110,7 +126,12 @@ typedef struct turbo_device_table {
 
 /* Products of matrices with one input, with what comes before and after: x is normed (if norm is given), quantised as
  * the format wants, multiplied by each matrix, biased, then fused. Rows are [0, max_rows); those at or beyond *n_rows are
- * padding, whose outputs are never read. */
+ * padding, whose outputs are never read.
+ *
+ * Formats that multiply bytes may be given the bytes of x, written by whoever made x, and write those of out[0] for the
+ * product that comes next. The bytes of a row that will be normed are those of x * norm; the factor 1 / sqrt(mean(x^2) +
+ * eps), which the tiles' squares give, multiplies the finished product. With and without such bytes the results have the
+ * same bits. */
 typedef struct turbo_device_matmul {
   uint32_t struct_size;
   uint32_t max_rows;
@@ -129,9 +150,26 @@ typedef struct turbo_device_matmul {
   const float* residual;    /* TURBO_FUSE_ADD */
   uint64_t residual_stride;
   void* workspace;          /* device, workspace_bytes */
+  const int32_t* x_rows;    /* device, [max_rows]: row r is row x_rows[r] of x and of x_q8; null: row r. Valid below *n_rows */
+  turbo_device_q8 x_q8;     /* of x, [cols]: x is not read */
+  turbo_device_q8 out_q8;   /* of out[0] * out_norm */
+  const float* out_norm;    /* device, [rows of matrix 0], or null: of out[0] itself */
 } turbo_device_matmul;
 
-#define TURBO_WEIGHT_FORMAT_DEVICE_DRAFT "turbo.weight_format.device/draft2"
+/* Rows of a matrix: dst[r] = row ids[r], for r < *n_rows. */
+typedef struct turbo_device_gather {
+  uint32_t struct_size;
+  uint32_t max_rows;
+  const turbo_matrix* matrix;
+  const int32_t* ids;       /* device */
+  const uint32_t* n_rows;   /* device */
+  float* dst;               /* device, [max_rows][dst_stride] */
+  uint64_t dst_stride;
+  turbo_device_q8 out_q8;   /* of dst * out_norm */
+  const float* out_norm;    /* device, [cols], or null */
+} turbo_device_gather;
+
+#define TURBO_WEIGHT_FORMAT_DEVICE_DRAFT "turbo.weight_format.device/draft3"
 /* Beside turbo.weight_format/1, whose packed_size and repack give the bytes that the pack uploads and whose decode_rows
  * works on a host copy; matmul and prepare_row there are not called. */
 typedef struct turbo_weight_format_device {
@@ -142,9 +180,9 @@ typedef struct turbo_weight_format_device {
   turbo_status (*check)(void* self, const turbo_device_matmul* args, turbo_error* error);
   uint64_t (*workspace_bytes)(void* self, const turbo_device_matmul* args); /* [load] */
   turbo_status (*matmul)(void* self, turbo_stream* stream, const turbo_device_matmul* args, turbo_error* error); /* [engine] */
-  /* [engine] dst[r] = row ids[r] of the matrix, for r < *n_rows. */
-  turbo_status (*gather)(void* self, turbo_stream* stream, const turbo_matrix* matrix, const int32_t* ids, const uint32_t* n_rows,
-                         uint32_t max_rows, float* dst, uint64_t dst_stride, turbo_error* error);
+  /* [load] As check, for gather; one without out_q8 is always taken. */
+  turbo_status (*check_gather)(void* self, const turbo_device_gather* args, turbo_error* error);
+  turbo_status (*gather)(void* self, turbo_stream* stream, const turbo_device_gather* args, turbo_error* error); /* [engine] */
 } turbo_weight_format_device;
 
 /* One side of one layer of the pool: block id b lies at base + b * stride in the packed (or only) form, at open_base +
@@ -186,9 +224,10 @@ typedef struct turbo_device_attend {
   float* out;             /* device, [max_rows][out_stride] */
   uint64_t out_stride;
   void* workspace;
+  turbo_device_q8 out_q8; /* of out, [n_heads * head_dim of the values] */
 } turbo_device_attend;
 
-#define TURBO_KV_CODEC_DEVICE_DRAFT "turbo.kv_codec.device/draft2"
+#define TURBO_KV_CODEC_DEVICE_DRAFT "turbo.kv_codec.device/draft3"
 /* Beside turbo.kv_codec/draft1, whose layout and fingerprint count for this tier too; its decode_row works on host copies
  * of the device's blocks. */
 typedef struct turbo_kv_codec_device {

@@ -25,12 +25,13 @@
 
 #include <turbo/kernel/gpu/attend_order.hpp>
 #include <turbo/kernel/gpu/kv_side.hpp>
+#include <turbo/kernel/gpu/q8.hpp>
 #include <turbo/kernel/gpu/rope.hpp>
 #include <turbo/kernel/gpu/table.hpp>
 
 /// A kernel of 128 threads that may take all registers there are: ptxas else aims for more blocks and spills.
 #if defined(TB_NVIDIA)
-#define TB_ATTEND_KERNEL(name, Args) extern "C" __global__ void __launch_bounds__(128, 1) name(const Args args)
+#define TB_ATTEND_KERNEL(name, Args) TB_WAITING_KERNEL(name, Args, __launch_bounds__(128, 1))
 #else
 #define TB_ATTEND_KERNEL(name, Args) TB_KERNEL(name, Args, 128)
 #endif
@@ -405,6 +406,13 @@ TB_DEVICE void chunk_values(const AttendArgs& args, const Tile& tile, Shared& sh
   }
 }
 
+/// Element e of a head of a row. With bytes wanted heads are whole tiles, so a wave holds one and comes here together.
+TB_DEVICE void write_output(const AttendArgs& args, uint32_t row, uint32_t head, uint32_t d, uint32_t e, float x) {
+  const uint64_t column = uint64_t{head} * d + e;
+  args.a.out[row * args.a.out_stride + column] = x;
+  if (args.out_q8.codes) write_q8_tile(args.out_q8, row, static_cast<uint32_t>(column / kQ8Tile), x, 1.f);
+}
+
 /// Merge the chunks of the tile's queries, whose partials all lie in memory, and write out. By the block that came last.
 template <uint32_t L, uint32_t NQ, class Shared>
 TB_DEVICE void merge_chunks(const AttendArgs& given, const Tile& tile, Shared& sh) {
@@ -483,7 +491,7 @@ TB_DEVICE void merge_chunks(const AttendArgs& given, const Tile& tile, Shared& s
   TB_NO_UNROLL
   for (uint32_t i = thread(); i < NQ * D; i += kAttendThreads) {
     const uint32_t q = i / D, e = i % D;
-    if (e < d && sh.queries.valid[q]) a.out[uint64_t{sh.queries.row[q]} * a.out_stride + uint64_t{sh.queries.head[q]} * d + e] = value[i] / sum[i];
+    if (e < d && sh.queries.valid[q]) write_output(args, sh.queries.row[q], sh.queries.head[q], d, e, value[i] / sum[i]);
   }
 }
 
@@ -575,7 +583,7 @@ TB_DEVICE void attend_body(const AttendArgs& given) {
     for (uint32_t j = 0; j < N; ++j) {
       const uint32_t i = thread() + kAttendThreads * j, q = i / D, e = i % D;
       if (e < d && sh.queries.valid[q])
-        a.out[uint64_t{sh.queries.row[q]} * a.out_stride + uint64_t{sh.queries.head[q]} * d + e] = value[j] / sh.state_sum[q];
+        write_output(args, sh.queries.row[q], sh.queries.head[q], d, e, value[j] / sh.state_sum[q]);
     }
     return;
   }

@@ -3,6 +3,9 @@
 //
 //   TB_KERNEL(name, Args, THREADS) { ... }   a kernel; `args` is its argument struct, THREADS the most of a block
 //   TB_DEVICE                                a function of kernels, always inlined
+//   TB_KERNEL_EARLY(name, Args, THREADS)     a kernel that may begin before those enqueued ahead of it have ended: until
+//                                            it calls wait_for_previous() it reads nothing that a kernel of the same step
+//                                            writes, and writes nothing
 //   TB_SHARED(type, name)                    block-shared variable, type may be an array type: using T = float[32];
 //   TB_DYNAMIC_SHARED(type, name)            pointer to the launch's dynamic shared memory
 //
@@ -38,7 +41,21 @@ struct alignas(8) Float2 { float x, y; };
 #if !defined(TB_FIBER)
 
 #define TB_DEVICE __device__ __forceinline__
-#define TB_KERNEL(name, Args, THREADS) extern "C" __global__ void __launch_bounds__(THREADS) name(const Args args)
+#define TB_KERNEL_EARLY(name, Args, THREADS) extern "C" __global__ void __launch_bounds__(THREADS) name(const Args args)
+#if defined(TB_NVIDIA)
+// A launch may begin while the one before it still runs (programmatic dependent launch), so each kernel first waits.
+#define TB_WAITING_KERNEL(name, Args, BOUNDS)                        \
+  static __device__ __forceinline__ void name##_body(const Args& args); \
+  extern "C" __global__ void BOUNDS name(const __grid_constant__ Args args) { \
+    turbo::gpu::let_next_begin();                                    \
+    turbo::gpu::wait_for_previous();                                 \
+    name##_body(args);                                               \
+  }                                                                  \
+  static __device__ __forceinline__ void name##_body(const Args& args)
+#define TB_KERNEL(name, Args, THREADS) TB_WAITING_KERNEL(name, Args, __launch_bounds__(THREADS))
+#else
+#define TB_KERNEL(name, Args, THREADS) TB_KERNEL_EARLY(name, Args, THREADS)
+#endif
 #define TB_SHARED(type, name) __shared__ type name
 #define TB_DYNAMIC_SHARED(type, name)                          \
   extern __shared__ __attribute__((aligned(16))) uint8_t tb_dynamic_shared[]; \
@@ -99,6 +116,18 @@ TB_DEVICE uint32_t atomic_add(uint32_t* p, uint32_t v) { return ::atomicAdd(p, v
 TB_DEVICE uint32_t atomic_or(uint32_t* p, uint32_t v) { return ::atomicOr(p, v); }
 TB_DEVICE uint64_t atomic_max(uint64_t* p, uint64_t v) { return ::atomicMax(reinterpret_cast<unsigned long long*>(p), static_cast<unsigned long long>(v)); }
 TB_DEVICE void pause() { __nanosleep(20); }
+/// The next kernel of the stream may take what this one leaves free of the device.
+TB_DEVICE void let_next_begin() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+/// Until everything enqueued before has ended and its writes are seen.
+TB_DEVICE void wait_for_previous() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
 #else  // AMD
 // permlanex16 moves behind a narrowed exec mask in compilers before mid 2025; ds_swizzle does not.
 template <typename T> TB_DEVICE T shuffle(T v, uint32_t from) { return __shfl(v, static_cast<int>(from), 32); }
@@ -139,6 +168,8 @@ TB_DEVICE uint32_t atomic_add(uint32_t* p, uint32_t v) { return __hip_atomic_fet
 TB_DEVICE uint32_t atomic_or(uint32_t* p, uint32_t v) { return __hip_atomic_fetch_or(p, v, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT); }
 TB_DEVICE uint64_t atomic_max(uint64_t* p, uint64_t v) { return __hip_atomic_fetch_max(p, v, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT); }
 TB_DEVICE void pause() { __builtin_amdgcn_s_sleep(1); }
+TB_DEVICE void let_next_begin() {}
+TB_DEVICE void wait_for_previous() {}
 #endif
 
 }  // namespace turbo::gpu

@@ -47,6 +47,7 @@
                                                              name(*static_cast<const Args*>(p));             \
                                                            }};                                              \
   static void name(const Args& args)
+#define TB_KERNEL_EARLY(name, Args, THREADS) TB_KERNEL(name, Args, THREADS)
 #define TB_SHARED(type, name)                 \
   static const char tb_key_##name = 0;        \
   type& name = *static_cast<type*>(::turbo::gpu::fiber::shared_variable(&tb_key_##name, sizeof(type)))
@@ -320,6 +321,8 @@ inline uint32_t grid_y() { return fiber::launch_now->grid[1]; }
 inline uint32_t grid_z() { return fiber::launch_now->grid[2]; }
 inline void sync_block() { fiber::meet_block(); }
 inline void sync_wave() { fiber::meet(fiber::Meeting::wave, 0); }
+inline void let_next_begin() {}
+inline void wait_for_previous() {}
 inline void pause() {
   ++fiber::launch_now->pauses;
   fiber::yield();

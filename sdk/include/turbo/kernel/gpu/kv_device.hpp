@@ -238,6 +238,8 @@ class DeviceKvCodec : public Base {
     if (a.rope_dims % 2 != 0 || a.rope_dims > a.k.head_dim || a.rope_style > 1) refuse("rotary positions of " + std::to_string(a.rope_dims) + " elements");
     if (a.max_rows == 0 || a.max_rows > 65535 || a.max_chunks == 0 || a.max_chunks > 65535)
       refuse(std::to_string(a.max_rows) + " rows of " + std::to_string(a.max_chunks) + " chunks");
+    if (a.out_q8.rows && (a.k.head_dim % kQ8Tile != 0 || a.out_q8.rows < a.max_rows))
+      refuse("bytes of heads of " + std::to_string(a.k.head_dim) + " elements and " + std::to_string(a.out_q8.rows) + " rows");
   }
 
   Plan plan_of(const turbo_device_attend& a) const {
@@ -282,6 +284,7 @@ class DeviceKvCodec : public Base {
     l.threads = 128;
     l.arguments = args;
     l.argument_bytes = static_cast<uint32_t>(bytes);
+    l.waits = 1;
     return device_->launch(device_->ctx, stream, kernel, &l, error);
   }
 
@@ -318,6 +321,7 @@ class DeviceKvCodec : public Base {
     if (plan.workspace && !a.workspace) throw Failure(TURBO_INVALID_ARGUMENT, "bad call: attend without its workspace");
     g.partials = static_cast<float*>(a.workspace);
     g.counters = counters_;
+    if (a.out_q8.rows) g.out_q8 = q8_rows(a.out_q8, uint64_t{a.n_heads} * a.v.head_dim);
     if (a.k_rows && (g.loop || a.max_rows > kMaxFusedAppend)) {
       turbo_device_kv k = a.k, v = a.v;
       k.side = TURBO_KV_SIDE_K;
@@ -394,14 +398,14 @@ class DeviceKvCodec : public Base {
   }
   static turbo_status c_check(void* p, const turbo_device_attend* args, uint64_t v_fingerprint, turbo_error* error) noexcept {
     return guarded(error, [&] {
-      detail::check(p && args && TURBO_HAS(args, workspace), "check");
+      detail::check(p && args && TURBO_HAS(args, out_q8), "check");
       at(p)->check_pair(*args, v_fingerprint);
     });
   }
   static uint64_t c_workspace_bytes(void* p, const turbo_device_attend* args, uint64_t v_fingerprint) noexcept {
     uint64_t bytes = 0;
     guarded(nullptr, [&] {
-      detail::check(p && args && TURBO_HAS(args, workspace), "workspace_bytes");
+      detail::check(p && args && TURBO_HAS(args, out_q8), "workspace_bytes");
       at(p)->check_pair(*args, v_fingerprint);
       bytes = at(p)->plan_of(*args).workspace;
     });
@@ -409,21 +413,21 @@ class DeviceKvCodec : public Base {
   }
   static turbo_status c_attend(void* p, turbo_stream* stream, const turbo_device_attend* args, uint64_t v_fingerprint, turbo_error* error) noexcept {
     return guarded(error, [&]() -> turbo_status {
-      detail::check(p && args && TURBO_HAS(args, workspace) && args->q && args->out, "attend");
+      detail::check(p && args && TURBO_HAS(args, out_q8) && args->q && args->out, "attend");
       return at(p)->attend(stream, *args, v_fingerprint, error);
     });
   }
   static turbo_status c_scores(void* p, turbo_stream* stream, const turbo_device_attend* args, uint32_t chunk_begin, uint32_t n_chunks, float* scores,
                                uint64_t score_stride, turbo_error* error) noexcept {
     return guarded(error, [&]() -> turbo_status {
-      detail::check(p && args && TURBO_HAS(args, workspace) && args->q && scores, "scores");
+      detail::check(p && args && TURBO_HAS(args, out_q8) && args->q && scores, "scores");
       return at(p)->mixed(stream, *args, TURBO_KV_SIDE_K, chunk_begin, n_chunks, scores, score_stride, nullptr, 0, error);
     });
   }
   static turbo_status c_accumulate(void* p, turbo_stream* stream, const turbo_device_attend* args, uint32_t chunk_begin, uint32_t n_chunks,
                                    const float* weights, uint64_t weight_stride, float* partials, uint64_t partial_stride, turbo_error* error) noexcept {
     return guarded(error, [&]() -> turbo_status {
-      detail::check(p && args && TURBO_HAS(args, workspace) && weights && partials, "accumulate");
+      detail::check(p && args && TURBO_HAS(args, out_q8) && weights && partials, "accumulate");
       return at(p)->mixed(stream, *args, TURBO_KV_SIDE_V, chunk_begin, n_chunks, const_cast<float*>(weights), weight_stride, partials, partial_stride, error);
     });
   }

@@ -2,7 +2,7 @@
 // rotation. Plain structs, shared by host code, which fills them, and kernels. Addresses are of the device.
 #pragma once
 
-#include <turbo/abi/draft/device.h>
+#include <turbo/kernel/gpu/q8_layout.hpp>
 
 namespace turbo::gpu {
 
@@ -29,6 +29,7 @@ struct KvSide {
 struct AttendArgs {
   turbo_device_attend a;
   KvSide k, v;
+  Q8Rows out_q8;       // codes null: none
   float* partials;     // [row][head][max_chunks][partial_stride]: max, sum, 2 unused, values
   uint32_t* counters;  // [max_rows][grid_x]; zero between launches
   uint32_t partial_stride;

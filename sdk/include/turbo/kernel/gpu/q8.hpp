@@ -1,0 +1,39 @@
+// Rows as signed bytes in tiles of 32 columns, as turbo_device_q8 lays them out. The wave that finishes 32 outputs writes
+// their tile, so that the products which read them only read bytes.
+//
+// A tile: weighted = x * weight (weight 1 without a norm), quantised as quantise.hpp says: value = scale * code.
+//   base      kFloatBase - sum of the codes
+//   squares   sum of x * x: each product rounded, then the wave's tree
+// Factor of a normed row: lane l adds the squares of tiles l, l + 32, ... rising, then the wave's tree, then
+// norm_scale of norm.hpp.
+#pragma once
+
+#include <turbo/kernel/gpu/norm.hpp>
+#include <turbo/kernel/gpu/q8_layout.hpp>
+#include <turbo/kernel/gpu/quantise.hpp>
+
+namespace turbo::gpu {
+
+/// One wave: lane l holds column l of the tile.
+TB_DEVICE void write_q8_tile(const Q8Rows& to, uint32_t row, uint32_t tile, float x, float weight) {
+  const float weighted = x * weight;
+  const ByteScale by = byte_scale(wave_largest(bits(weighted) & 0x7fffffffu));
+  const int32_t q = byte_of(weighted, by), sum = wave_total(q);
+  const float squares = wave_sum(x * x);
+  const uint64_t at = row * to.n_tiles + tile;
+  to.codes[at * kQ8Tile + lane()] = static_cast<int8_t>(q);
+  if (lane() == 0) {
+    to.scales[at] = {by.scale, kFloatBase - sum};
+    to.squares[at] = squares;
+  }
+}
+
+/// One wave: what the lane adds of a row's squares, to be given to q8_factor.
+TB_DEVICE float q8_part(const float* squares, uint32_t n_tiles) {
+  float part = 0;
+  for (uint32_t i = lane(); i < n_tiles; i += kWave) part += squares[i];
+  return part;
+}
+TB_DEVICE float q8_factor(float part, uint32_t n_tiles, float eps) { return norm_scale(wave_sum(part), n_tiles * kQ8Tile, eps); }
+
+}  // namespace turbo::gpu
