@@ -164,6 +164,12 @@ std::unique_ptr<turbo_plan> compile_plan(const turbo_program& program, const pac
   } catch (const Failure& failure) {
     throw Failure(failure.code, "program '" + plan->name + "': " + failure.message, failure.hint);
   }
+  for (const BytePlace& bytes : lowering.byte_places()) {
+    BufferPlace place;
+    place.rows = bytes.rows;
+    place.stride = TURBO_DEVICE_Q8_BYTES(1, bytes.cols) / sizeof(float);
+    plan->places.push_back(place);
+  }
   Placement(*plan).run();
   plan->records = tools.graphs && repeatable(*plan);
   tools.scratch.reserve(plan->scratch_bytes(1));

@@ -53,12 +53,31 @@ class Flow {
   std::vector<bool> taken_;
 };
 
+/// Bytes of a value (turbo_device_q8), from the step that makes it to the products that read it; found once all steps are
+/// made. A step asks for its link when it is enqueued.
+struct ByteLink {
+  uint32_t place = TURBO_NO_BUFFER;  // among the plan's places; none: floats
+  uint64_t rows = 0;
+  const float* norm = nullptr;       // weights that the bytes are made with
+
+  turbo_device_q8 bytes(const turbo_plan& plan) const {
+    if (place == TURBO_NO_BUFFER) return {};
+    return {reinterpret_cast<uint8_t*>(plan.row(place, 0)), rows};
+  }
+};
+
+struct BytePlace {
+  uint64_t rows, cols;
+};
+
 /// Makes the steps of a program, fusing what formats and codecs take.
 class Lowering {
  public:
   Lowering(const turbo_program& program, bool fuse) : p_(program), flow_(program), fuse_(fuse) {}
   std::vector<Step> run();
   uint32_t n_fused_ops() const { return n_fused_; }
+  /// Places behind the program's buffers that the steps use, in order.
+  const std::vector<BytePlace>& byte_places() const { return byte_places_; }
 
  private:
   // One call of a format: products of one input, and what follows them.
@@ -67,7 +86,21 @@ class Lowering {
     int after = -1;  // ADD or GATED_ACT
     int norm = -1;
     bool norm_elsewhere = false;  // the norm's own place was given up before (gather_before_norm)
+    int gather = -1;              // GATHER_ROWS whose rows are read where they are
   };
+
+  // Who could write or read bytes of a value: the first that writes, and products.
+  struct ByteEnd {
+    const Value* value;
+    size_t step;          // among steps_, not yet sorted
+    const float* norm;    // of a product's input
+    uint64_t rows, cols;
+    std::function<bool(const float* norm)> takes;
+    std::shared_ptr<ByteLink> link;
+  };
+  std::shared_ptr<ByteLink> byte_end(std::vector<ByteEnd>& ends, const Value& value, const float* norm, uint64_t rows, uint64_t cols,
+                                     std::function<bool(const float*)> takes);
+  void link_bytes();
 
   void products(uint32_t op);
   std::vector<Product> gather_products(const std::vector<uint32_t>& members) const;
@@ -76,6 +109,7 @@ class Lowering {
   bool try_product(const Product& product);
   std::vector<uint32_t> ops_of(const Product& product) const;
   turbo_device_matmul product_args(const Product& product) const;
+  const Value& input_of(const Product& product) const;
   bool clear_of_input(const Product& product) const;
   void bare_product(uint32_t matmul);
 
@@ -101,6 +135,8 @@ class Lowering {
   Flow flow_;
   const bool fuse_;
   std::vector<Step> steps_;
+  std::vector<ByteEnd> byte_writers_, byte_readers_;
+  std::vector<BytePlace> byte_places_;
   uint32_t n_fused_ = 0;
 };
 

@@ -156,6 +156,12 @@ bool Lowering::try_attention(uint32_t op, int append, const Prologue& q, const P
   const turbo_kv_pool& pool = *p_.kv;
   const Codec codec = pool.part(TURBO_KV_SIDE_K, attend.layer).codec;
   const uint64_t v_fingerprint = pool.part(TURBO_KV_SIDE_V, attend.layer).codec.fingerprint;
+  const std::shared_ptr<ByteLink> bytes =
+      byte_end(byte_writers_, flow_.written(op), nullptr, args.max_rows, p_.buffers[attend.out].width, [&pool, args](const float* norm) {
+        turbo_device_attend with = args;
+        with.out_q8.rows = args.max_rows;
+        return !norm && accepts(pool, with);
+      });
   const uint32_t q_raw = q.raw, k_raw = k ? k->raw : TURBO_NO_BUFFER, out = attend.out;
   add_step(ops, static_cast<uint32_t>(anchor), reads, {out},
            [=](const StepRun& run) {
@@ -172,6 +178,7 @@ bool Lowering::try_attention(uint32_t op, int append, const Prologue& q, const P
              }
              now.out = run.plan.row(out, 0);
              now.out_stride = run.plan.places[out].stride;
+             now.out_q8 = bytes->bytes(run.plan);
              now.workspace = run.scratch;
              checked("", [&](turbo_error* error) { return codec.device->attend(codec.self, run.stream, &now, v_fingerprint, error); });
            },

@@ -97,7 +97,11 @@ bool Lowering::try_with_norm(const std::vector<Product>& products, uint32_t norm
   }
   if (!accepts(format, product_args(product)) || !clear_of_input(product) || flow_.find_anchor(ops_of(product)) < 0) return false;
   const int gather = flow_.read(product.matmuls[0]).def;
-  return flow_.gather_before_norm(static_cast<uint32_t>(gather), norm) && try_product(product);
+  if (!flow_.gather_before_norm(static_cast<uint32_t>(gather), norm)) return false;
+  product.gather = gather;
+  if (!flow_.taken(static_cast<uint32_t>(gather)) && try_product(product)) return true;
+  product.gather = -1;
+  return try_product(product);
 }
 
 // The first form that the format takes.
@@ -115,6 +119,7 @@ std::vector<uint32_t> Lowering::ops_of(const Product& product) const {
   std::vector<uint32_t> ops = product.matmuls;
   if (product.after >= 0) ops.push_back(static_cast<uint32_t>(product.after));
   if (product.norm >= 0 && !product.norm_elsewhere) ops.push_back(static_cast<uint32_t>(product.norm));
+  if (product.gather >= 0) ops.push_back(static_cast<uint32_t>(product.gather));
   std::sort(ops.begin(), ops.end());
   return ops;
 }
@@ -131,6 +136,8 @@ turbo_device_matmul Lowering::product_args(const Product& product) const {
     args.norm = norm.weight->vector();
     args.eps = norm.eps;
   }
+  // Whether rows are chosen is told by the address, which is not known yet.
+  if (product.gather >= 0) args.x_rows = reinterpret_cast<const int32_t*>(uintptr_t{256});
   args.n_matrices = static_cast<uint32_t>(product.matmuls.size());
   for (uint32_t i = 0; i < args.n_matrices; ++i) {
     const turbo_op_matmul& op = flow_.op(product.matmuls[i]).u.matmul;
@@ -147,10 +154,16 @@ turbo_device_matmul Lowering::product_args(const Product& product) const {
   return args;
 }
 
+// What the call reads: before its norm, and before its rows are gathered.
+const Value& Lowering::input_of(const Product& product) const {
+  if (product.gather >= 0) return flow_.read(static_cast<uint32_t>(product.gather));
+  if (product.norm >= 0 && !product.norm_elsewhere) return flow_.read(static_cast<uint32_t>(product.norm));
+  return flow_.read(product.matmuls[0]);
+}
+
 // What is read by all blocks of the call must not be what it writes.
 bool Lowering::clear_of_input(const Product& product) const {
-  const turbo_op_matmul& first = flow_.op(product.matmuls[0]).u.matmul;
-  const uint32_t x = product.norm >= 0 && !product.norm_elsewhere ? flow_.op(static_cast<uint32_t>(product.norm)).u.rms_norm.in : first.in;
+  const uint32_t x = input_of(product).buffer;
   if (product.after >= 0) return flow_.written(static_cast<uint32_t>(product.after)).buffer != x;
   std::vector<uint32_t> outs{x};
   for (const uint32_t matmul : product.matmuls) {
@@ -165,13 +178,14 @@ bool Lowering::try_product(const Product& product) {
   const turbo_op_matmul& first = flow_.op(product.matmuls[0]).u.matmul;
   const Format format = first.weight->format;
   turbo_device_matmul args = product_args(product);
-  const bool bare = args.n_matrices == 1 && args.fuse == TURBO_FUSE_NONE && !args.norm && !args.bias[0];
+  const bool bare = args.n_matrices == 1 && args.fuse == TURBO_FUSE_NONE && !args.norm && !args.bias[0] && !args.x_rows;
   if (!bare && !accepts(format, args)) return false;
   const std::vector<uint32_t> ops = ops_of(product);
   const int anchor = clear_of_input(product) ? flow_.find_anchor(ops) : -1;
   if (anchor < 0) return false;
 
-  const uint32_t x = product.norm >= 0 && !product.norm_elsewhere ? flow_.op(static_cast<uint32_t>(product.norm)).u.rms_norm.in : first.in;
+  const Value& input = input_of(product);
+  const uint32_t x = input.buffer;
   uint32_t residual = TURBO_NO_BUFFER;
   std::vector<uint32_t> reads{x}, outs;
   if (args.fuse == TURBO_FUSE_ADD) {
@@ -182,12 +196,33 @@ bool Lowering::try_product(const Product& product) {
   if (product.after >= 0) outs = {flow_.written(static_cast<uint32_t>(product.after)).buffer};
   else
     for (const uint32_t matmul : product.matmuls) outs.push_back(flow_.op(matmul).u.matmul.out);
-  const bool logit_rows = logit(first.in);
-  const auto fill = [args, x, residual, outs, logit_rows](const StepRun& run) {
+
+  const uint64_t in_rows = max_rows(x);
+  const std::shared_ptr<ByteLink> in = byte_end(byte_readers_, input, args.norm, in_rows, args.cols, [format, args, in_rows](const float*) {
+    turbo_device_matmul with = args;
+    with.x_q8.rows = in_rows;
+    return accepts(format, with);
+  });
+  std::shared_ptr<ByteLink> out = std::make_shared<ByteLink>();
+  if (outs.size() == 1) {
+    const Value& value = flow_.written(product.after >= 0 ? static_cast<uint32_t>(product.after) : product.matmuls[0]);
+    out = byte_end(byte_writers_, value, nullptr, args.max_rows, args.matrices[0]->rows, [format, args](const float* norm) {
+      turbo_device_matmul with = args;
+      with.out_q8.rows = args.max_rows;
+      with.out_norm = norm;
+      return accepts(format, with);
+    });
+  }
+  const bool logit_rows = logit(first.in), chosen = product.gather >= 0;
+  const auto fill = [=](const StepRun& run) {
     turbo_device_matmul now = args;
     now.n_rows = count_of(run, logit_rows);
     now.x = run.plan.row(x, 0);
     now.x_stride = run.plan.places[x].stride;
+    now.x_rows = chosen ? run.table.logit_row : nullptr;
+    now.x_q8 = in->bytes(run.plan);
+    now.out_q8 = out->bytes(run.plan);
+    now.out_norm = out->norm;
     for (size_t i = 0; i < outs.size(); ++i) {
       now.out[i] = run.plan.row(outs[i], 0);
       now.out_stride[i] = run.plan.places[outs[i]].stride;
@@ -199,14 +234,17 @@ bool Lowering::try_product(const Product& product) {
     now.workspace = run.scratch;
     return now;
   };
-  const uint64_t workspace = format.device->workspace_bytes(format.self, &args);
   n_fused_ += static_cast<uint32_t>(ops.size() - 1 + (product.norm_elsewhere ? 1 : 0));
   add_step(ops, static_cast<uint32_t>(anchor), reads, outs,
            [format, fill](const StepRun& run) {
              const turbo_device_matmul now = fill(run);
              checked("", [&](turbo_error* error) { return format.device->matmul(format.self, run.stream, &now, error); });
            },
-           [workspace](uint32_t) { return workspace; });
+           [format, args, in](uint32_t) {
+             turbo_device_matmul with = args;
+             with.x_q8.rows = in->rows;
+             return format.device->workspace_bytes(format.self, &with);
+           });
   return true;
 }
 

@@ -13,6 +13,7 @@ std::vector<Step> Lowering::run() {
   }
   for (uint32_t op = 0; op < p_.n_ops; ++op)
     if (!flow_.taken(op)) plain(op);
+  if (fuse_) link_bytes();
   std::sort(steps_.begin(), steps_.end(), [](const Step& a, const Step& b) { return a.anchor < b.anchor; });
   return std::move(steps_);
 }
@@ -67,13 +68,28 @@ void Lowering::plain(uint32_t op) {
   switch (o.kind) {
     case TURBO_OP_EMBED: {
       const turbo_op_embed e = o.u.embed;
-      const uint32_t rows = p_.max_rows;
-      return add_step({op}, op, {}, {e.out}, [e, rows](const StepRun& run) {
-        const Format& format = e.table->format;
-        checked("", [&](turbo_error* error) {
-          return format.device->gather(format.self, run.stream, &e.table->matrix, run.table.token, run.table.counts, rows, run.plan.row(e.out, 0),
-                                       run.plan.places[e.out].stride, error);
-        });
+      const Format format = e.table->format;
+      turbo_device_gather args{};
+      args.struct_size = sizeof args;
+      args.max_rows = p_.max_rows;
+      args.matrix = &e.table->matrix;
+      const std::shared_ptr<ByteLink> link = byte_end(byte_writers_, flow_.written(op), nullptr, args.max_rows, args.matrix->cols, [=](const float* norm) {
+        turbo_device_gather with = args;
+        with.out_q8.rows = with.max_rows;
+        with.out_norm = norm;
+        turbo_error error{};
+        error.struct_size = sizeof error;
+        return format.device->check_gather(format.self, &with, &error) == TURBO_OK;
+      });
+      return add_step({op}, op, {}, {e.out}, [=](const StepRun& run) {
+        turbo_device_gather now = args;
+        now.ids = run.table.token;
+        now.n_rows = run.table.counts;
+        now.dst = run.plan.row(e.out, 0);
+        now.dst_stride = run.plan.places[e.out].stride;
+        now.out_q8 = link->bytes(run.plan);
+        now.out_norm = link->norm;
+        checked("", [&](turbo_error* error) { return format.device->gather(format.self, run.stream, &now, error); });
       });
     }
     case TURBO_OP_RMS_NORM: {

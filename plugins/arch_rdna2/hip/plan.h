@@ -66,7 +66,7 @@ struct turbo_plan {
   std::string name, explanation;
   uint32_t max_rows = 0, max_logit_rows = 0, n_inputs = 0;
   std::vector<turbo_buffer> buffers;  // names cleared
-  std::vector<turbo::arch_rdna2::BufferPlace> places;
+  std::vector<turbo::arch_rdna2::BufferPlace> places;  // of the buffers, then of bytes between steps
   std::vector<turbo::arch_rdna2::Step> steps;
   turbo::hip::DeviceMemory arena, inputs;
   const turbo_kv_pool* pool = nullptr;

@@ -26,18 +26,22 @@ turbo_status packed_size(void*, uint32_t, uint64_t, uint64_t, uint64_t* bytes, u
 const turbo_weight_format kFormat = {sizeof(turbo_weight_format), 0, &types, &packed_size, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr};
 
 turbo_status check_matmul(void*, const turbo_device_matmul* args, turbo_error* error) {
-  const bool bare = args->n_matrices == 1 && args->fuse == TURBO_FUSE_NONE && !args->norm && !args->bias[0];
+  const bool bare = args->n_matrices == 1 && args->fuse == TURBO_FUSE_NONE && !args->norm && !args->bias[0] && !args->x_rows && !args->x_q8.rows && !args->out_q8.rows;
   return bare ? TURBO_OK : fill_error(error, TURBO_UNSUPPORTED, "the plain format multiplies by one matrix");
 }
 uint64_t no_bytes(void*, const turbo_device_matmul*) { return 0; }
 turbo_status matmul(void* self, turbo_stream*, const turbo_device_matmul* args, turbo_error* error) {
   return guarded(error, [&] { of(self).matmul(*args); });
 }
-turbo_status gather(void* self, turbo_stream*, const turbo_matrix* matrix, const int32_t* ids, const uint32_t* n_rows, uint32_t max_rows, float* dst,
-                    uint64_t dst_stride, turbo_error* error) {
-  return guarded(error, [&] { of(self).gather(*matrix, ids, n_rows, max_rows, dst, dst_stride); });
+turbo_status check_gather(void*, const turbo_device_gather* args, turbo_error* error) {
+  return guarded(error, [&] {
+    if (args->out_q8.rows) throw Failure(TURBO_UNSUPPORTED, "nothing is fused");
+  });
 }
-const turbo_weight_format_device kDeviceFormat = {sizeof(turbo_weight_format_device), 0, &check_matmul, &no_bytes, &matmul, &gather};
+turbo_status gather(void* self, turbo_stream*, const turbo_device_gather* args, turbo_error* error) {
+  return guarded(error, [&] { of(self).gather(*args); });
+}
+const turbo_weight_format_device kDeviceFormat = {sizeof(turbo_weight_format_device), 0, &check_matmul, &no_bytes, &matmul, &check_gather, &gather};
 
 turbo_status layout(void*, const turbo_kv_shape* shape, turbo_kv_layout* layout, turbo_error*) {
   *layout = {};
@@ -94,9 +98,10 @@ void Reference::matmul(const turbo_device_matmul& args) const {
                                   static_cast<uint32_t>(m.rows), static_cast<uint32_t>(m.cols)},
          (m.rows + kThreads / 32 - 1) / (kThreads / 32), args.max_rows);
 }
-void Reference::gather(const turbo_matrix& matrix, const int32_t* ids, const uint32_t* n_rows, uint32_t max_rows, float* dst, uint64_t stride) const {
-  launch(gather_, PlainGatherArgs{n_rows, ids, static_cast<const float*>(matrix.packed), dst, stride, static_cast<uint32_t>(matrix.cols), 0},
-         blocks(matrix.cols), max_rows);
+void Reference::gather(const turbo_device_gather& args) const {
+  const turbo_matrix& matrix = *args.matrix;
+  launch(gather_, PlainGatherArgs{args.n_rows, args.ids, static_cast<const float*>(matrix.packed), args.dst, args.dst_stride, static_cast<uint32_t>(matrix.cols), 0},
+         blocks(matrix.cols), args.max_rows);
 }
 void Reference::append(const turbo_device_kv& kv, const turbo_device_table& table, uint32_t max_rows, const float* rows, uint64_t stride) const {
   launch(append_, PlainAppendArgs{table, kv, rows, stride}, blocks(uint64_t{kv.n_kv_heads} * kv.head_dim), max_rows);

@@ -14,7 +14,7 @@ class Reference : public Kernels, public Components {
 
   // The tables' calls.
   void matmul(const turbo_device_matmul& args) const;
-  void gather(const turbo_matrix& matrix, const int32_t* ids, const uint32_t* n_rows, uint32_t max_rows, float* dst, uint64_t stride) const;
+  void gather(const turbo_device_gather& args) const;
   void append(const turbo_device_kv& kv, const turbo_device_table& table, uint32_t max_rows, const float* rows, uint64_t stride) const;
   void move_row(const turbo_device_kv& kv, const void* src, uint32_t src_row, void* dst, uint32_t dst_row) const;
   void scores(const turbo_device_attend& args, uint32_t begin, uint32_t n, float* scores, uint64_t stride) const;

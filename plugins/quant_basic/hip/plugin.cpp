@@ -151,6 +151,8 @@ class BasicFormat final : public WeightFormat<BasicFormat> {
     check_device_matmul(args, "basic", [](const turbo_matrix& m) { layout_of(m.type, m.rows, m.cols); });
     if (args.n_matrices != 1 || args.fuse > TURBO_FUSE_ADD)
       throw Failure(TURBO_UNSUPPORTED, "basic: products of one matrix, with norm, bias and residual, are served");
+    if (args.x_rows || args.x_q8.rows || args.out_q8.rows)
+      throw Failure(TURBO_UNSUPPORTED, "basic: rows of a product are floats, all of them");
   }
 
   uint64_t workspace_bytes(const turbo_device_matmul& args) const {
@@ -196,13 +198,17 @@ class BasicFormat final : public WeightFormat<BasicFormat> {
     kernels_.launch(stream, products + index_of(m.type) * 4 + power, blocks, bands, kThreads, 0, p);
   }
 
-  void gather(turbo_stream* stream, const turbo_matrix& m, const int32_t* ids, const uint32_t* n_rows, uint32_t max_rows, float* dst,
-              uint64_t dst_stride) const {
+  void check(const turbo_device_gather& args) const {
+    if (args.out_q8.rows) throw Failure(TURBO_UNSUPPORTED, "basic: rows are given as floats");
+  }
+
+  void gather(turbo_stream* stream, const turbo_device_gather& args) const {
+    const turbo_matrix& m = *args.matrix;
     const Layout layout = layout_of(m.type, m.rows, m.cols);
     const auto* const codes = static_cast<const uint8_t*>(m.packed);
-    const Gather args = {codes,      codes + layout.scale_offset,    ids, n_rows, dst, dst_stride, layout.row, static_cast<uint32_t>(m.rows),
+    const Gather rows = {codes,      codes + layout.scale_offset,    args.ids, args.n_rows, args.dst, args.dst_stride, layout.row, static_cast<uint32_t>(m.rows),
                          static_cast<uint32_t>(m.cols)};
-    kernels_.launch(stream, gathers + index_of(m.type), max_rows, 1, kThreads, 0, args);
+    kernels_.launch(stream, gathers + index_of(m.type), args.max_rows, 1, kThreads, 0, rows);
   }
 
  private:

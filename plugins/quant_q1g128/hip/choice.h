@@ -4,47 +4,36 @@
 
 #include <turbo/kernel/gpu/q1_layout.hpp>
 
+#include <algorithm>
+
 namespace turbo::q1 {
 
 namespace layout = gpu::q1;
 
-enum Kernel : uint32_t { matvec_1, matvec_2, matvec_4, matvec_8, gemm_4, prepare, gather, exact, gemm_8 };
+enum Kernel : uint32_t { matvec_1, matvec_2, matvec_4, matvec_8, gemm, prepare, gather, exact };
 
-constexpr uint32_t kMostSharedBytes = 64 * 1024;  // of a block; what every device offers
-constexpr uint32_t kFusedGroups = 96;             // rows x groups that each block prepares anew; more: prepared once
-constexpr uint32_t kMatvecRows = 32;              // more rows take the matrix product, if it fills the device
-constexpr uint32_t kBlocksPerUnit = 1;            // of the matvec, for each compute unit
+constexpr uint32_t kMostSharedBytes = 112 * 1024;  // of a block: two fit where a compute unit has more than what all offer
+constexpr uint32_t kMatvecRows = 32;               // more rows take the matrix product, if it fills the device
+constexpr uint32_t kBlocksPerUnit = 1;             // of the matvec, for each compute unit
 
 struct Choice {
   Kernel kernel;
-  bool prepared;                 // a kernel before prepares all rows
   uint32_t grid_x, grid_y, threads, shared_bytes;
 };
 
-/// The matrix product by lane_rows (4 or 8) rows a lane.
-inline Choice gemm_choice(uint32_t max_rows, uint32_t n_tiles, uint32_t lane_rows) {
-  const uint32_t rows = layout::gemm_rows(lane_rows);
-  return {lane_rows == 8 ? gemm_8 : gemm_4, true, (n_tiles + layout::kGemmTiles - 1) / layout::kGemmTiles, (max_rows + rows - 1) / rows,
-          layout::kGemmThreads, 0};
-}
-
-/// `wide`: there is a gemm_8.
-inline Choice choose(uint32_t max_rows, uint32_t n_groups, uint32_t n_tiles, uint32_t n_units, uint32_t compute_units,
-                     uint32_t max_shared_bytes, bool wide) {
-  const uint32_t shared = max_shared_bytes < kMostSharedBytes ? max_shared_bytes : kMostSharedBytes;
-  const Choice narrow = gemm_choice(max_rows, n_tiles, 4), large = gemm_choice(max_rows, n_tiles, 8);
-  const auto blocks = [](const Choice& c) { return uint64_t{c.grid_x} * c.grid_y; };
-  const Choice product = wide && blocks(large) >= compute_units ? large : narrow;
-  if (max_rows > 8 * kMatvecRows || (max_rows > kMatvecRows && blocks(narrow) >= compute_units)) return product;
-  uint32_t rows = max_rows >= 8 ? 8 : max_rows > 2 ? (max_rows > 4 ? 8 : 4) : max_rows;
+/// n_units: of outputs, gated of pairs of them.
+inline Choice choose(uint32_t max_rows, uint32_t n_groups, uint32_t n_units, bool gated, uint32_t compute_units, uint32_t max_shared_bytes) {
+  const uint32_t shared = std::min(max_shared_bytes, kMostSharedBytes);
+  const Choice product = {gemm, gated ? n_units : (n_units + 1) / 2, (max_rows + layout::kGemmRows - 1) / layout::kGemmRows, layout::kGemmThreads, 0};
+  if (max_rows > 8 * kMatvecRows || (max_rows > kMatvecRows && uint64_t{product.grid_x} * product.grid_y >= compute_units)) return product;
+  uint32_t rows = max_rows > 4 ? 8 : max_rows > 2 ? 4 : max_rows;
   while (rows > 1 && layout::matvec_shared_bytes(rows, n_groups) > shared) rows /= 2;
   const uint32_t bytes = layout::matvec_shared_bytes(rows, n_groups);
   if (bytes > shared) return product;
   // As many blocks as give each the same number of units, near enough.
   const uint32_t most = compute_units * kBlocksPerUnit, rounds = (n_units + most - 1) / most;
-  const uint32_t passes = (max_rows + rows - 1) / rows;
-  return {rows == 1 ? matvec_1 : rows == 2 ? matvec_2 : rows == 4 ? matvec_4 : matvec_8,
-          passes > 1 || rows * n_groups > kFusedGroups, (n_units + rounds - 1) / rounds, passes, layout::matvec_threads(n_groups), bytes};
+  return {rows == 1 ? matvec_1 : rows == 2 ? matvec_2 : rows == 4 ? matvec_4 : matvec_8, (n_units + rounds - 1) / rounds,
+          (max_rows + rows - 1) / rows, layout::matvec_threads(n_groups), bytes};
 }
 
 }  // namespace turbo::q1

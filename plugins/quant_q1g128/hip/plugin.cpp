@@ -16,7 +16,7 @@ namespace {
 
 constexpr uint64_t kBlockBytes = 18;                 // in the file: f16 scale, 16 bytes of sign bits
 constexpr uint64_t kMostRows = uint64_t{1} << 31;    // rows and columns are 32-bit numbers in kernels
-constexpr uint64_t kMostTiles = uint64_t{1} << 30;
+constexpr uint64_t kMostUnits = uint64_t{1} << 29;
 
 constexpr const char* kOptions =
     R"({"activations": {"type": "string", "default": "int8", "enum": ["int8", "f32"],
@@ -34,6 +34,22 @@ uint64_t checked_source_bytes(uint32_t type, uint64_t rows, uint64_t cols) {
   if (rows > kMostRows || cols > kMostRows)
     throw Failure(TURBO_INVALID_ARGUMENT, "q1_0: a matrix of " + shape + " is beyond 2^31 rows or columns");
   return rows * (cols / layout::kGroup * kBlockBytes);
+}
+
+// The file has column c in bit c % 8 of byte c / 8; sign_place says where kernels want it. Byte i takes bit i of each of
+// the file's eight half-words of 16 columns: even ones to its low half, odd ones to its high half.
+void place_signs(const uint8_t* source, uint8_t* dst) {
+  for (uint32_t part = 0; part < 2; ++part) {  // columns 0..7 and 8..15 of the half-words
+    uint64_t rows = 0;                         // an 8 x 8 matrix of bits: byte t is the row that goes to bit t
+    for (uint32_t t = 0; t < 8; ++t) rows |= uint64_t{source[(t % 4 * 2 + t / 4) * 2 + part]} << (8 * t);
+    uint64_t swap = (rows ^ rows >> 7) & 0x00aa00aa00aa00aaULL;
+    rows ^= swap ^ swap << 7;
+    swap = (rows ^ rows >> 14) & 0x0000cccc0000ccccULL;
+    rows ^= swap ^ swap << 14;
+    swap = (rows ^ rows >> 28) & 0x00000000f0f0f0f0ULL;
+    rows ^= swap ^ swap << 28;
+    std::memcpy(dst + 8 * part, &rows, 8);
+  }
 }
 
 class Q1Format final : public WeightFormat<Q1Format> {
@@ -70,7 +86,7 @@ class Q1Format final : public WeightFormat<Q1Format> {
     uint8_t* const signs = static_cast<uint8_t*>(packed);
     uint8_t* const scales = signs + layout::sign_bytes(rows, n_groups);
     const auto* const in = reinterpret_cast<const uint8_t*>(source.data());
-    const uint64_t filled_end = row_end == rows ? layout::tiles_of(rows) * layout::kTile : row_end;
+    const uint64_t filled_end = row_end == rows ? layout::units_of(rows) * layout::kUnit : row_end;
     for (uint64_t row = row_begin; row < filled_end; ++row)
       for (uint64_t g = 0; g < n_groups; ++g) {
         const uint64_t word = layout::word_of(row, g, n_groups);
@@ -81,7 +97,7 @@ class Q1Format final : public WeightFormat<Q1Format> {
         }
         const uint8_t* const block = in + (row * n_groups + g) * kBlockBytes;
         std::memcpy(scales + word * 2, block, 2);
-        std::memcpy(signs + word * 16, block + 2, 16);
+        place_signs(block + 2, signs + word * 16);
       }
   }
 
@@ -95,7 +111,10 @@ class Q1Format final : public WeightFormat<Q1Format> {
         uint16_t half;
         std::memcpy(&half, scales + word * 2, 2);
         const float scale = turbo_f16_to_f32(half);
-        for (uint32_t i = 0; i < layout::kGroup; ++i) *dst++ = signs[word * 16 + i / 8] >> i % 8 & 1 ? scale : -scale;
+        for (uint32_t i = 0; i < layout::kGroup; ++i) {
+          const layout::SignPlace at = layout::sign_place(i);
+          *dst++ = signs[word * 16 + at.byte] >> at.bit & 1 ? scale : -scale;
+        }
       }
   }
 
@@ -103,97 +122,102 @@ class Q1Format final : public WeightFormat<Q1Format> {
   void matmul(const turbo_matmul&) const noexcept override {}
 
   void attach(const turbo_device* device) {
-    wide_ = std::string_view(device->isa).substr(0, 3) != "gfx";
-    std::vector<KernelFile> files = {{turbo_kernels_product, turbo_n_kernels_product,
-                                      {"q1_matvec_1", "q1_matvec_2", "q1_matvec_4", "q1_matvec_8", "q1_gemm_4", "q1_prepare"}},
-                                     {turbo_kernels_rows, turbo_n_kernels_rows, {"q1_gather", "q1_exact"}}};
-    if (wide_) files.push_back({turbo_kernels_product, turbo_n_kernels_product, {"q1_gemm_8"}});
-    kernels_.attach(device, files);
+    kernels_.attach(device, {{turbo_kernels_product, turbo_n_kernels_product,
+                              {"q1_matvec_1", "q1_matvec_2", "q1_matvec_4", "q1_matvec_8", "q1_gemm", "q1_prepare"}},
+                             {turbo_kernels_rows, turbo_n_kernels_rows, {"q1_gather", "q1_exact"}}});
   }
   void detach() noexcept { kernels_.detach(); }
 
   void check(const turbo_device_matmul& args) const {
     check_device_matmul(args, "q1_0", [](const turbo_matrix& m) { checked_source_bytes(m.type, m.rows, m.cols); });
-    uint64_t tiles = 0;
-    for (uint32_t i = 0; i < args.n_matrices; ++i) tiles += layout::tiles_of(args.matrices[i]->rows);
-    if (tiles > kMostTiles) throw Failure(TURBO_UNSUPPORTED, "q1_0: matrices of 2^34 rows in one product");
-    if (!int8_ && (args.norm || args.n_matrices != 1 || args.fuse != TURBO_FUSE_NONE))
+    uint64_t units = 0;
+    for (uint32_t i = 0; i < args.n_matrices; ++i) units += layout::units_of(args.matrices[i]->rows);
+    if (units > kMostUnits) throw Failure(TURBO_UNSUPPORTED, "q1_0: matrices of 2^34 rows in one product");
+    if (!int8_ && (args.norm || args.n_matrices != 1 || args.fuse != TURBO_FUSE_NONE || args.x_q8.rows || args.out_q8.rows))
       throw Failure(TURBO_UNSUPPORTED, "q1_0: nothing is fused when activations are f32");
+    if (args.out_q8.rows && args.matrices[0]->rows % layout::kUnit != 0)
+      throw Failure(TURBO_UNSUPPORTED, "q1_0: bytes of " + std::to_string(args.matrices[0]->rows) + " outputs, which are not tiles of 32");
   }
 
   uint64_t workspace_bytes(const turbo_device_matmul& args) const {
     check(args);
-    const Plan plan = plan_of(args);
-    return plan.choice.prepared ? plan.plane_bytes + uint64_t{args.max_rows} * plan.product.n_groups * sizeof(layout::GroupScale) : 0;
+    return int8_ && !args.x_q8.rows ? TURBO_DEVICE_Q8_BYTES(args.max_rows, args.cols) : 0;
   }
 
   void matmul(turbo_stream* stream, const turbo_device_matmul& args) const {
-    Plan plan = plan_of(args);
-    const Choice& choice = plan.choice;
-    if (!int8_) {
-      constexpr uint32_t kOutputs = layout::kPrepareThreads / 32;
-      const uint32_t blocks = static_cast<uint32_t>((args.matrices[0]->rows + kOutputs - 1) / kOutputs);
-      kernels_.launch(stream, exact, blocks, args.max_rows, layout::kPrepareThreads, 0, plan.product);
-      return;
+    if (!int8_) return exact_product(stream, args);
+    layout::Product p = product_of(args);
+    turbo_device_q8 x = args.x_q8;
+    p.x_rows = args.x_rows;
+    if (!x.rows) {
+      x = {static_cast<uint8_t*>(args.workspace), args.max_rows};
+      const layout::Prepare rows = {args.x, args.x_stride, args.norm, args.n_rows, args.x_rows, gpu::q8_rows(x, args.cols)};
+      kernels_.launch(stream, prepare, args.max_rows, 1, layout::kPrepareThreads, 0, rows);
+      p.x_rows = nullptr;
     }
-    if (choice.prepared) {
-      plan.product.planes = static_cast<uint8_t*>(args.workspace);
-      plan.product.scales = reinterpret_cast<layout::GroupScale*>(plan.product.planes + plan.plane_bytes);
-      kernels_.launch(stream, prepare, args.max_rows, 1, layout::kPrepareThreads, 0, plan.product);
-    }
-    kernels_.launch(stream, choice.kernel, choice.grid_x, choice.grid_y, choice.threads, choice.shared_bytes, plan.product);
+    const gpu::Q8Rows bytes = gpu::q8_rows(x, args.cols);
+    p.codes = bytes.codes;
+    p.scales = bytes.scales;
+    p.squares = args.norm ? bytes.squares : nullptr;
+    const turbo_device& device = *kernels_.device();
+    const Choice choice = choose(args.max_rows, p.n_groups, p.n_units, args.fuse >= TURBO_FUSE_SILU, device.compute_units ? device.compute_units : 1,
+                                 device.max_shared_bytes);
+    kernels_.launch(stream, choice.kernel, choice.grid_x, choice.grid_y, choice.threads, choice.shared_bytes, p);
   }
 
-  void gather(turbo_stream* stream, const turbo_matrix& matrix, const int32_t* ids, const uint32_t* n_rows, uint32_t max_rows, float* dst,
-              uint64_t dst_stride) const {
+  void check(const turbo_device_gather& args) const {
+    if (!int8_ && args.out_q8.rows) throw Failure(TURBO_UNSUPPORTED, "q1_0: activations are f32");
+  }
+
+  void gather(turbo_stream* stream, const turbo_device_gather& args) const {
+    const turbo_matrix& matrix = *args.matrix;
     const uint32_t n_groups = static_cast<uint32_t>(matrix.cols / layout::kGroup);
     const auto* const signs = static_cast<const uint8_t*>(matrix.packed);
-    const layout::Gather args = {signs,      signs + layout::sign_bytes(matrix.rows, n_groups), ids, n_rows, dst, dst_stride, n_groups,
+    const layout::Gather rows = {signs, signs + layout::sign_bytes(matrix.rows, n_groups), args.ids, args.n_rows, args.dst, args.dst_stride,
+                                 args.out_q8.rows ? gpu::q8_rows(args.out_q8, matrix.cols) : gpu::Q8Rows{}, args.out_norm, n_groups,
                                  static_cast<uint32_t>(matrix.rows)};
-    kernels_.launch(stream, q1::gather, max_rows, 1, layout::kGatherThreads, 0, args);
+    kernels_.launch(stream, q1::gather, args.max_rows, 1, layout::kGatherThreads, 0, rows);
   }
 
  private:
-  struct Plan {
-    layout::Product product;
-    Choice choice;
-    uint64_t plane_bytes;  // of the workspace, before the scales
-  };
+  static layout::Matrix matrix_of(const turbo_device_matmul& args, uint32_t i, uint32_t first_unit) {
+    const turbo_matrix& m = *args.matrices[i];
+    const auto* const signs = static_cast<const uint8_t*>(m.packed);
+    return {signs, signs + layout::sign_bytes(m.rows, m.cols / layout::kGroup), args.bias[i], args.out[i], args.out_stride[i],
+            static_cast<uint32_t>(m.rows), first_unit};
+  }
 
-  Plan plan_of(const turbo_device_matmul& args) const {
-    Plan plan{};
-    layout::Product& p = plan.product;
+  static layout::Product product_of(const turbo_device_matmul& args) {
+    layout::Product p{};
     p.n_groups = static_cast<uint32_t>(args.cols / layout::kGroup);
-    for (layout::Matrix& matrix : p.matrix) matrix.first_tile = layout::kNoTile;
+    for (layout::Matrix& matrix : p.matrix) matrix.first_unit = layout::kNoUnit;
     for (uint32_t i = 0; i < args.n_matrices; ++i) {
-      const turbo_matrix& m = *args.matrices[i];
-      const auto* const signs = static_cast<const uint8_t*>(m.packed);
-      const uint8_t* const scales = signs ? signs + layout::sign_bytes(m.rows, p.n_groups) : nullptr;
-      p.matrix[i] = {signs, scales, args.bias[i], args.out[i], args.out_stride[i], static_cast<uint32_t>(m.rows), p.n_tiles};
-      p.n_tiles += static_cast<uint32_t>(layout::tiles_of(m.rows));
+      p.matrix[i] = matrix_of(args, i, p.n_units);
+      p.n_units += static_cast<uint32_t>(layout::units_of(args.matrices[i]->rows));
     }
+    if (args.fuse >= TURBO_FUSE_SILU) p.n_units /= 2;
     p.n_rows = args.n_rows;
-    p.x = args.x;
-    p.x_stride = args.x_stride;
-    p.norm = args.norm;
     p.eps = args.eps;
     p.residual = args.residual;
     p.residual_stride = args.residual_stride;
+    if (args.out_q8.rows) p.out_q8 = gpu::q8_rows(args.out_q8, args.matrices[0]->rows);
+    p.out_norm = args.out_norm;
     p.n_matrices = args.n_matrices;
     p.max_rows = args.max_rows;
     p.fuse = args.fuse;
-    p.n_units = args.fuse >= TURBO_FUSE_SILU ? p.n_tiles / 2 : p.n_tiles;
-    plan.plane_bytes = uint64_t{args.max_rows} * p.n_groups * layout::kGroupBytes;
-    const turbo_device* const device = kernels_.device();
-    if (!device) throw Failure(TURBO_INTERNAL, "q1_0: a product before attach");
-    plan.choice = choose(args.max_rows, p.n_groups, p.n_tiles, p.n_units, device->compute_units ? device->compute_units : 1, device->max_shared_bytes,
-                         wide_);
-    if (!int8_) plan.choice.prepared = false;
-    return plan;
+    return p;
+  }
+
+  void exact_product(turbo_stream* stream, const turbo_device_matmul& args) const {
+    constexpr uint32_t kOutputs = layout::kPrepareThreads / 32;
+    const layout::Exact product = {matrix_of(args, 0, 0), args.x, args.x_stride, args.n_rows, args.x_rows,
+                                   static_cast<uint32_t>(args.cols / layout::kGroup), 0};
+    kernels_.launch(stream, exact, static_cast<uint32_t>((args.matrices[0]->rows + kOutputs - 1) / kOutputs), args.max_rows, layout::kPrepareThreads,
+                    0, product);
   }
 
   DeviceKernels kernels_;
-  bool int8_, wide_ = false;
+  bool int8_;
 };
 
 static_assert(uint32_t{gpu::q1::fuse_add} == TURBO_FUSE_ADD && uint32_t{gpu::q1::fuse_silu} == TURBO_FUSE_SILU &&

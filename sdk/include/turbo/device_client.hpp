@@ -85,8 +85,8 @@ class DeviceKernels {
 ///   void check(const turbo_device_matmul&) const;            throws Failure(TURBO_UNSUPPORTED, ...)
 ///   uint64_t workspace_bytes(const turbo_device_matmul&) const;
 ///   void matmul(turbo_stream*, const turbo_device_matmul&) const;
-///   void gather(turbo_stream*, const turbo_matrix&, const int32_t* ids, const uint32_t* n_rows, uint32_t max_rows, float* dst,
-///               uint64_t dst_stride) const;
+///   void check(const turbo_device_gather&) const;            likewise
+///   void gather(turbo_stream*, const turbo_device_gather&) const;
 template <typename T>
 const void* weight_format_device_interface(std::string_view id) {
   static constexpr turbo_device_client client = {
@@ -122,11 +122,16 @@ const void* weight_format_device_interface(std::string_view id) {
           static_cast<const T*>(self)->matmul(stream, *args);
         });
       },
-      [](void* self, turbo_stream* stream, const turbo_matrix* matrix, const int32_t* ids, const uint32_t* n_rows, uint32_t max_rows,
-         float* dst, uint64_t dst_stride, turbo_error* error) noexcept {
+      [](void* self, const turbo_device_gather* args, turbo_error* error) noexcept {
         return guarded(error, [&] {
-          detail::check(self && matrix && ids && n_rows && dst, "gather");
-          static_cast<const T*>(self)->gather(stream, *matrix, ids, n_rows, max_rows, dst, dst_stride);
+          detail::check(self && args && TURBO_HAS(args, out_norm) && args->matrix, "check_gather");
+          static_cast<const T*>(self)->check(*args);
+        });
+      },
+      [](void* self, turbo_stream* stream, const turbo_device_gather* args, turbo_error* error) noexcept {
+        return guarded(error, [&] {
+          detail::check(self && args && TURBO_HAS(args, out_norm) && args->matrix && args->ids && args->n_rows && args->dst, "gather");
+          static_cast<const T*>(self)->gather(stream, *args);
         });
       }};
   if (id == TURBO_DEVICE_CLIENT_DRAFT) return &client;
@@ -143,7 +148,9 @@ void check_device_matmul(const turbo_device_matmul& args, const char* who, Serve
   if (args.max_rows == 0 || args.n_matrices == 0 || args.n_matrices > TURBO_FUSED_MATRICES)
     throw Failure(TURBO_INVALID_ARGUMENT, name + "a product of " + std::to_string(args.n_matrices) + " matrices and " +
                                               std::to_string(args.max_rows) + " rows");
-  if (args.x_stride < args.cols) throw Failure(TURBO_INVALID_ARGUMENT, name + "rows of a product overlap");
+  if ((args.x_q8.rows || args.out_q8.rows) && args.cols % TURBO_DEVICE_Q8_TILE != 0)
+    throw Failure(TURBO_INVALID_ARGUMENT, name + "bytes of rows of " + std::to_string(args.cols) + " columns");
+  if (!args.x_q8.rows && args.x_stride < args.cols) throw Failure(TURBO_INVALID_ARGUMENT, name + "rows of a product overlap");
   for (uint32_t i = 0; i < args.n_matrices; ++i) {
     if (!args.matrices[i]) throw Failure(TURBO_INVALID_ARGUMENT, name + "a matrix of a product is missing");
     if (args.matrices[i]->cols != args.cols)

@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <random>
 #include <vector>
 
@@ -15,7 +16,6 @@
 namespace {
 
 using namespace turbo::gpu;
-using q1::GroupScale;
 using q1::Matrix;
 
 struct Weights {
@@ -37,69 +37,79 @@ struct Weights {
         scale[r * groups + g] = turbo_f16_to_f32(half);
         const uint64_t at = q1::word_of(r, g, groups);
         std::memcpy(&packed[q1::sign_bytes(rows, groups) + 2 * at], &half, 2);
-        for (uint32_t i = 0; i < 128; ++i)
-          packed[at * 16 + i / 8] |= bits[(size_t{r} * groups + g) * 128 + i] << (i % 8);
+        for (uint32_t i = 0; i < 128; ++i) {
+          const uint32_t bit = i / 32 + (i / 16 % 2 ? 4 : 0);
+          packed[at * 16 + i % 16] |= bits[(size_t{r} * groups + g) * 128 + i] << bit;
+        }
       }
   }
   Matrix matrix() const { return {packed.data(), packed.data() + q1::sign_bytes(rows, groups), nullptr, nullptr, rows, rows, 0}; }
 };
 
-float rms_reference(const float* x, uint32_t n, float eps) {
-  float sum = 0;
-  for (uint32_t v = 0; v < 8; ++v) {
-    float lanes[32], next[32];
-    for (uint32_t i = 0; i < 32; ++i) {
-      lanes[i] = 0;
-      for (uint32_t j = v * 32 + i; j < n; j += 256) lanes[i] = std::fmaf(x[j], x[j], lanes[i]);
-    }
-    for (uint32_t m = 16; m; m >>= 1) {
-      for (uint32_t i = 0; i < 32; ++i) next[i] = lanes[i] + lanes[i ^ m];
-      std::copy(next, next + 32, lanes);
-    }
-    sum += lanes[0];
+float tree(std::vector<float> lanes) {
+  std::vector<float> next(32);
+  for (uint32_t m = 16; m; m >>= 1) {
+    for (uint32_t i = 0; i < 32; ++i) next[i] = lanes[i] + lanes[i ^ m];
+    lanes = next;
   }
-  return 1.f / std::sqrt(sum / static_cast<float>(n) + eps);
+  return lanes[0];
+}
+
+// A row as bytes.
+struct Bytes {
+  std::vector<int> q;
+  std::vector<float> scale, squares;
+};
+Bytes bytes_of(const float* x, const float* norm, uint32_t cols) {
+  Bytes b{std::vector<int>(cols), {}, {}};
+  for (uint32_t first = 0; first < cols; first += 32) {
+    float largest = 0;
+    bool finite = true;
+    std::vector<float> y(32), squares(32);
+    for (uint32_t i = 0; i < 32; ++i) {
+      y[i] = x[first + i] * (norm ? norm[first + i] : 1.f);
+      squares[i] = x[first + i] * x[first + i];
+      finite = finite && std::isfinite(y[i]);
+      largest = std::max(largest, std::fabs(y[i]));
+    }
+    b.squares.push_back(tree(squares));
+    float scale = largest / 127.f;
+    if (!finite) scale = std::numeric_limits<float>::quiet_NaN();
+    if (finite && scale < std::numeric_limits<float>::min()) scale = 0;
+    b.scale.push_back(scale);
+    if (!(scale > 0)) continue;
+    const float inverse = 127.f / largest;
+    for (uint32_t i = 0; i < 32; ++i) b.q[first + i] = static_cast<int>(std::nearbyint(std::min(127.f, std::max(-127.f, y[i] * inverse))));
+  }
+  return b;
+}
+float factor_of(const Bytes& b, float eps) {
+  std::vector<float> lanes(32);
+  for (size_t i = 0; i < b.squares.size(); ++i) lanes[i % 32] += b.squares[i];
+  return 1.f / std::sqrt(tree(lanes) / static_cast<float>(b.q.size()) + eps);
 }
 
 // The formula, for one row of activations.
 std::vector<float> reference(const Weights& w, const float* x, const float* norm, float eps) {
   const uint32_t cols = w.groups * 128, length = (w.groups + 15) / 16;
-  std::vector<float> y(x, x + cols), out(w.rows), scale(w.groups);
-  std::vector<int> q(cols);
-  if (norm) {
-    const float r = rms_reference(x, cols, eps);
-    for (uint32_t i = 0; i < cols; ++i) y[i] = x[i] * r * norm[i];
-  }
-  for (uint32_t g = 0; g < w.groups; ++g) {
-    float largest = 0;
-    bool finite = true;
-    for (uint32_t i = g * 128; i < (g + 1) * 128; ++i) {
-      finite = finite && std::isfinite(y[i]);
-      largest = std::max(largest, std::fabs(y[i]));
-    }
-    scale[g] = largest / 127.f;
-    if (!finite) scale[g] = std::numeric_limits<float>::quiet_NaN();
-    if (finite && scale[g] < std::numeric_limits<float>::min()) scale[g] = 0;
-    if (!(scale[g] > 0)) continue;
-    const float inverse = 127.f / largest;
-    for (uint32_t i = g * 128; i < (g + 1) * 128; ++i)
-      q[i] = static_cast<int>(std::nearbyint(std::min(127.f, std::max(-127.f, y[i] * inverse))));
-  }
+  const Bytes b = bytes_of(x, norm, cols);
+  std::vector<float> out(w.rows);
   for (uint32_t o = 0; o < w.rows; ++o) {
     float f = 0;
     for (uint32_t s = 0; s * length < w.groups; ++s) {
       float acc = 0;
       for (uint32_t g = s * length; g < std::min(w.groups, (s + 1) * length); ++g) {
-        int t = 0;
-        for (uint32_t i = 0; i < 128; ++i) {
-          const size_t at = g * 128 + i;
-          t += w.bits[size_t{o} * cols + at] ? q[at] : -q[at];
+        float inner = 0;
+        for (uint32_t t = 0; t < 4; ++t) {
+          int sum = 0;
+          for (uint32_t i = g * 128 + t * 32; i < g * 128 + t * 32 + 32; ++i) sum += w.bits[size_t{o} * cols + i] ? b.q[i] : -b.q[i];
+          inner = std::fmaf(b.scale[g * 4 + t], static_cast<float>(sum), inner);
         }
-        acc = std::fmaf(w.scale[o * w.groups + g] * scale[g], static_cast<float>(t), acc);
+        acc = std::fmaf(w.scale[o * w.groups + g], inner, acc);
       }
       f += acc;
     }
-    out[o] = f;
+    out[o] = norm ? f * factor_of(b, eps) : f;
   }
   return out;
 }
@@ -108,13 +118,28 @@ const fiber::Kernel& matvec_kernel(uint32_t rows) {
   return rows == 1 ? tb_entry_q1_matvec_1 : rows == 2 ? tb_entry_q1_matvec_2 : rows == 4 ? tb_entry_q1_matvec_4 : tb_entry_q1_matvec_8;
 }
 
-enum class Way { fused, prepared, gemm_4, gemm_8 };
+enum class Way { matvec, gemm };
+
+// Rows of bytes with memory of exactly their size, each plane by itself.
+struct ByteRows {
+  std::vector<int8_t> codes;
+  std::vector<Q8Scale> scales;
+  std::vector<float> squares;
+  uint32_t tiles;
+
+  ByteRows(uint32_t rows, uint32_t cols)
+      : codes(size_t{rows} * cols, 99), scales(size_t{rows} * cols / 32, {-9.f, 0}), squares(size_t{rows} * cols / 32, -9.f), tiles(cols / 32) {}
+  Q8Rows view() { return {codes.data(), scales.data(), squares.data(), tiles}; }
+};
 
 // A product over weights of one K; outputs in `out`, one exact-sized vector a matrix.
 struct Case {
   std::vector<const Weights*> weights;
   std::vector<float> x, norm, residual;
   std::vector<std::vector<float>> bias, out;
+  std::vector<int32_t> x_rows;
+  std::vector<float> out_norm;
+  std::unique_ptr<ByteRows> out_bytes;  // wanted when set
   uint32_t rows = 1, live = 1, fuse = 0;
   float eps = 1e-6f;
 
@@ -122,18 +147,17 @@ struct Case {
 
   void run(Way way, uint32_t width, uint32_t blocks) {
     q1::Product p{};
-    for (Matrix& absent : p.matrix) absent.first_tile = q1::kNoTile;
-    std::vector<uint8_t> planes;
-    std::vector<GroupScale> scales;
+    for (Matrix& absent : p.matrix) absent.first_unit = q1::kNoUnit;
     out.clear();
     for (size_t i = 0; i < weights.size(); ++i) {
       p.matrix[i] = weights[i]->matrix();
-      p.matrix[i].first_tile = p.n_tiles;
-      p.n_tiles += q1::tiles_of(weights[i]->rows);
+      p.matrix[i].first_unit = p.n_units;
+      p.n_units += q1::units_of(weights[i]->rows);
       const bool has_out = i == 0 || fuse < q1::fuse_silu;
       out.emplace_back(has_out ? size_t{rows} * weights[i]->rows : 0, -7.f);
       if (!bias.empty()) p.matrix[i].bias = bias[i].data();
     }
+    if (fuse >= q1::fuse_silu) p.n_units /= 2;
     for (size_t i = 0; i < weights.size(); ++i) p.matrix[i].out = out[i].data();
     if (fuse == q1::fuse_add) {
       out[0] = residual;
@@ -141,28 +165,29 @@ struct Case {
       p.residual = out[0].data();
       p.residual_stride = weights[0]->rows;
     }
+    const uint32_t cols = groups() * 128, in_rows = static_cast<uint32_t>(x.size() / cols);
+    ByteRows in(in_rows, cols);
+    const uint32_t prepared = x_rows.empty() ? live : in_rows;
+    const q1::Prepare prepare{x.data(), cols, norm.empty() ? nullptr : norm.data(), &prepared, nullptr, in.view()};
+    fiber::run(tb_entry_q1_prepare, {in_rows, 1, 1}, q1::kPrepareThreads, 0, &prepare, false);
+    p.codes = in.codes.data();
+    p.scales = in.scales.data();
+    p.squares = norm.empty() ? nullptr : in.squares.data();
+    p.x_rows = x_rows.empty() ? nullptr : x_rows.data();
     p.n_rows = &live;
-    p.x = x.data();
-    p.x_stride = groups() * 128;
-    p.norm = norm.empty() ? nullptr : norm.data();
     p.eps = eps;
     p.n_groups = groups();
     p.n_matrices = static_cast<uint32_t>(weights.size());
     p.max_rows = rows;
-    p.n_units = fuse >= q1::fuse_silu ? p.n_tiles / 2 : p.n_tiles;
     p.fuse = fuse;
-    if (way != Way::fused) {
-      planes.resize(size_t{rows} * groups() * 128);
-      scales.resize(size_t{rows} * groups());
-      p.planes = planes.data();
-      p.scales = scales.data();
-      fiber::run(tb_entry_q1_prepare, {rows, 1, 1}, q1::kPrepareThreads, 0, &p, false);
+    if (out_bytes) {
+      *out_bytes = ByteRows(rows, weights[0]->rows);
+      p.out_q8 = out_bytes->view();
+      p.out_norm = out_norm.empty() ? nullptr : out_norm.data();
     }
-    if (way == Way::gemm_4 || way == Way::gemm_8) {
-      const uint32_t tiles = fuse >= q1::fuse_silu ? p.n_units * 2 : p.n_units;
-      const uint32_t lane_rows = way == Way::gemm_4 ? 4 : 8, band = q1::gemm_rows(lane_rows);
-      fiber::run(way == Way::gemm_4 ? tb_entry_q1_gemm_4 : tb_entry_q1_gemm_8, {(tiles + 3) / 4, (rows + band - 1) / band, 1},
-                 q1::kGemmThreads, 0, &p, false);
+    if (way == Way::gemm) {
+      const uint32_t x_blocks = fuse >= q1::fuse_silu ? p.n_units : (p.n_units + 1) / 2;
+      fiber::run(tb_entry_q1_gemm, {x_blocks, (rows + q1::kGemmRows - 1) / q1::kGemmRows, 1}, q1::kGemmThreads, 0, &p, false);
     } else {
       fiber::run(matvec_kernel(width), {std::min(blocks, p.n_units), (rows + width - 1) / width, 1},
                  q1::matvec_threads(groups()), q1::matvec_shared_bytes(width, groups()), &p, false);
@@ -185,7 +210,7 @@ void expect_reference(const Case& c, const char* what) {
   for (uint32_t r = 0; r < c.live; ++r) {
     std::vector<std::vector<float>> want;
     for (size_t m = 0; m < c.weights.size(); ++m) {
-      want.push_back(reference(*c.weights[m], &c.x[size_t{r} * cols], c.norm.empty() ? nullptr : c.norm.data(), c.eps));
+      want.push_back(reference(*c.weights[m], &c.x[size_t{c.x_rows.empty() ? r : static_cast<uint32_t>(c.x_rows[r])} * cols], c.norm.empty() ? nullptr : c.norm.data(), c.eps));
       if (!c.bias.empty())
         for (uint32_t o = 0; o < c.weights[m]->rows; ++o) want[m][o] += c.bias[m][o];
     }
@@ -202,6 +227,76 @@ void expect_reference(const Case& c, const char* what) {
   }
 }
 
+void expect_bytes(const ByteRows& got, uint32_t row, const float* x, const float* norm) {
+  const uint32_t cols = got.tiles * 32;
+  const Bytes want = bytes_of(x, norm, cols);
+  for (uint32_t i = 0; i < cols; ++i) ASSERT_EQ(want.q[i], got.codes[size_t{row} * cols + i]) << "row " << row << " column " << i;
+  for (uint32_t t = 0; t < got.tiles; ++t) {
+    int sum = 0;
+    for (uint32_t i = 0; i < 32; ++i) sum += want.q[t * 32 + i];
+    const size_t at = size_t{row} * got.tiles + t;
+    ASSERT_TRUE(same(want.scale[t], got.scales[at].scale) && got.scales[at].base == kFloatBase - sum && same(want.squares[t], got.squares[at]))
+        << "row " << row << " tile " << t;
+  }
+}
+
+// The bytes of the outcome are those that the outcome's floats give, whichever kernel makes them.
+TEST(HipQ1, OutcomesAreWrittenAsBytesToo) {
+  const uint32_t groups = 3;
+  const Weights a(96, groups, 1), up(96, groups, 4);
+  for (const uint32_t rows : {1u, 3u, 8u, 40u})
+    for (const uint32_t fuse : {uint32_t{q1::fuse_none}, uint32_t{q1::fuse_add}, uint32_t{q1::fuse_silu}})
+      for (const bool normed : {false, true}) {
+        Case c;
+        c.rows = rows;
+        c.live = rows;
+        c.x = normal_values(size_t{rows} * groups * 128, rows);
+        c.norm = normed ? normal_values(groups * 128, 9) : std::vector<float>();
+        c.fuse = fuse;
+        c.weights = fuse == q1::fuse_silu ? std::vector{&a, &up} : std::vector{&a};
+        if (fuse == q1::fuse_add) c.residual = normal_values(size_t{rows} * a.rows, 12);
+        if (normed) c.out_norm = normal_values(96, 13);
+        c.out_bytes = std::make_unique<ByteRows>(rows, 96);
+        for (const Way way : {Way::matvec, Way::gemm}) {
+          c.run(way, rows == 1 ? 1 : rows == 3 ? 2 : 8, 2);
+          expect_reference(c, "outcome");
+          for (uint32_t r = 0; r < rows; ++r) expect_bytes(*c.out_bytes, r, &c.out[0][size_t{r} * 96], normed ? c.out_norm.data() : nullptr);
+        }
+      }
+}
+
+// Gate and up of one unit end in different rounds when a row has many steps.
+TEST(HipQ1, GatesWaitForTheirUp) {
+  for (const uint32_t groups : {17u, 33u, 49u}) {
+    const Weights gate(160, groups, 1), up(160, groups, 4);
+    for (const uint32_t width : {1u, 2u, 4u, 8u}) {
+      if (groups > 33 && width > 4) continue;
+      Case c;
+      c.rows = c.live = width;
+      c.x = normal_values(size_t{width} * groups * 128, width);
+      c.fuse = q1::fuse_silu;
+      c.weights = {&gate, &up};
+      c.run(Way::matvec, width, 2);
+      expect_reference(c, "gated");
+    }
+  }
+}
+
+TEST(HipQ1, RowsMayBeChosen) {
+  const Weights w(40, 2, 3);
+  for (const Way way : {Way::matvec, Way::gemm}) {
+    Case c;
+    c.weights = {&w};
+    c.x = normal_values(7 * 256, 8);
+    c.norm = normal_values(256, 9);
+    c.rows = 5;
+    c.live = 3;
+    c.x_rows = {6, 0, 6, 123456789, -5};  // what lies beyond the live rows is not looked at
+    c.run(way, 2, 2);
+    expect_reference(c, "chosen rows");
+  }
+}
+
 TEST(HipQ1, EveryVariantFollowsTheFormula) {
   for (const uint32_t groups : {1u, 2u, 5u, 16u, 17u, 20u, 33u, 96u}) {
     const Weights w(groups > 40 ? 35 : 83, groups, groups);
@@ -213,15 +308,11 @@ TEST(HipQ1, EveryVariantFollowsTheFormula) {
       c.norm = normed ? normal_values(groups * 128, 5) : std::vector<float>();
       for (const uint32_t width : {1u, 2u, 4u, 8u}) {
         if (groups > 40 && width > 2) continue;
-        c.run(Way::fused, width, 2);
-        expect_reference(c, "fused");
-        c.run(Way::prepared, width, 3);
-        expect_reference(c, "prepared");
+        c.run(Way::matvec, width, 2);
+        expect_reference(c, "matvec");
       }
-      for (const Way way : {Way::gemm_4, Way::gemm_8}) {
-        c.run(way, 0, 0);
-        expect_reference(c, "gemm");
-      }
+      c.run(Way::gemm, 0, 0);
+      expect_reference(c, "gemm");
     }
   }
 }
@@ -232,7 +323,7 @@ TEST(HipQ1, CloseToDoubles) {
   Case c;
   c.weights = {&w};
   c.x = normal_values(groups * 128, 8);
-  c.run(Way::fused, 1, 4);
+  c.run(Way::matvec, 1, 4);
   double error = 0, size = 0;
   for (uint32_t o = 0; o < w.rows; ++o) {
     double y = 0;
@@ -261,34 +352,30 @@ TEST(HipQ1, SeveralMatricesBiasesAndFusions) {
       if (c.fuse == q1::fuse_add) c.residual = normal_values(size_t{rows} * a.rows, 12);
       for (const uint32_t blocks : {1u, 64u}) {
         const uint32_t width = rows == 1 ? 1 : rows == 3 ? 4 : 8;
-        c.run(Way::fused, width, blocks);
-        expect_reference(c, "fused");
-        c.run(Way::prepared, width, blocks);
-        expect_reference(c, "prepared");
+        c.run(Way::matvec, width, blocks);
+        expect_reference(c, "matvec");
       }
-      for (const Way way : {Way::gemm_4, Way::gemm_8}) {
-        c.run(way, 0, 0);
-        expect_reference(c, "gemm");
-      }
+      c.run(Way::gemm, 0, 0);
+      expect_reference(c, "gemm");
     }
   }
 }
 
 TEST(HipQ1, TheHeadsLongLoopKeepsItsSlotsApart) {
-  const Weights w(16 * 45 + 3, 2, 21);  // 46 tiles on one block: several batches of slots
+  const Weights w(16 * 45 + 3, 2, 21);  // 23 units on one block: several batches of slots
   for (const uint32_t width : {1u, 2u, 4u, 8u}) {
     Case c;
     c.weights = {&w};
     c.rows = c.live = width;
     c.x = normal_values(size_t{width} * 256, width);
-    c.run(Way::fused, width, 1);
+    c.run(Way::matvec, width, 1);
     expect_reference(c, "one block");
   }
 }
 
 TEST(HipQ1, RowsBeyondTheLiveOnesMayHoldAnything) {
   const Weights w(48, 2, 31);
-  for (const Way way : {Way::fused, Way::prepared, Way::gemm_4, Way::gemm_8}) {
+  for (const Way way : {Way::matvec, Way::gemm}) {
     Case c;
     c.weights = {&w};
     c.rows = 12;
@@ -322,7 +409,7 @@ TEST(HipQ1, ZeroHugeTinyAndBrokenInputs) {
     c.x.insert(c.x.end(), other.begin(), other.end());
     for (const bool normed : {false, true}) {
       c.norm = normed ? normal_values(256, 7) : std::vector<float>();
-      for (const Way way : {Way::fused, Way::prepared, Way::gemm_4, Way::gemm_8}) {
+      for (const Way way : {Way::matvec, Way::gemm}) {
         c.run(way, 2, 2);
         expect_reference(c, "input");
       }
@@ -341,7 +428,7 @@ TEST(HipQ1, OddScalesActAsInFloatArithmetic) {
   Case c;
   c.weights = {&w};
   c.x = normal_values(256, 1);
-  c.run(Way::fused, 1, 1);
+  c.run(Way::matvec, 1, 1);
   expect_reference(c, "scales");
 }
 
@@ -351,7 +438,9 @@ TEST(HipQ1, GatherGivesRowsExactlyAndBoundsIds) {
   const std::vector<int32_t> ids = {36, 0, -1, 37, 2147483647, 5, 9};
   const uint32_t live = 6, cols = 384, stride = cols + 3;
   std::vector<float> dst((ids.size() - 1) * stride + cols, -3.f);
-  const q1::Gather args{m.signs, m.scales, ids.data(), &live, dst.data(), stride, 3, 37};
+  ByteRows bytes(static_cast<uint32_t>(ids.size()), cols);
+  const std::vector<float> norm = normal_values(cols, 62);
+  const q1::Gather args{m.signs, m.scales, ids.data(), &live, dst.data(), stride, bytes.view(), norm.data(), 3, 37};
   fiber::run(tb_entry_q1_gather, {static_cast<uint32_t>(ids.size()), 1, 1}, q1::kGatherThreads, 0, &args, false);
   for (uint32_t r = 0; r < live; ++r) {
     const uint32_t row = ids[r] < 0 || ids[r] >= 37 ? 0 : static_cast<uint32_t>(ids[r]);
@@ -360,7 +449,9 @@ TEST(HipQ1, GatherGivesRowsExactlyAndBoundsIds) {
       ASSERT_EQ(bits(dst[r * stride + i]), bits(w.bits[row * cols + i] ? s : -s)) << r << " " << i;
     }
   }
+  for (uint32_t r = 0; r < live; ++r) expect_bytes(bytes, r, &dst[r * stride], norm.data());
   EXPECT_EQ(dst[6 * stride], -3.f);
+  EXPECT_EQ(bytes.codes[6 * cols], 99);
 }
 
 TEST(HipQ1, ExactProductKeepsActivationsAsTheyAre) {
@@ -368,15 +459,8 @@ TEST(HipQ1, ExactProductKeepsActivationsAsTheyAre) {
   const uint32_t live = 2, cols = 384;
   const std::vector<float> x = normal_values(3 * cols, 72);
   std::vector<float> out(3 * 37, -3.f);
-  q1::Product p{};
-  p.matrix[0] = w.matrix();
-  p.matrix[0].out = out.data();
-  p.n_rows = &live;
-  p.x = x.data();
-  p.x_stride = cols;
-  p.n_groups = 3;
-  p.n_matrices = 1;
-  p.max_rows = 3;
+  q1::Exact p{w.matrix(), x.data(), cols, &live, nullptr, 3, 0};
+  p.matrix.out = out.data();
   fiber::run(tb_entry_q1_exact, {(37 + 7) / 8, 3, 1}, q1::kPrepareThreads, 0, &p, false);
   for (uint32_t r = 0; r < live; ++r)
     for (uint32_t o = 0; o < 37; ++o) {
