@@ -1,7 +1,8 @@
 // Q1_0 kernels on an NVIDIA device: bit checks against the formula, then times of every matrix of three models with cold
 // weights in captured graphs, and the matrix product beside the measured peak of the integer dot.
 // Build: nvcc -O3 -std=c++20 -arch=sm_90 -fmad=false -Isdk/include -Iplugins/quant_q1g128/hip tests/gpu/bench_q1.cu -o bench_q1
-// Run:   ./bench_q1            about 30 s; "check" as argument: the bit checks alone; "tune": every choice, not the default one
+// Run:   ./bench_q1            about 30 s; "check" as argument: the bit checks alone; "tune": every choice, not the default one;
+//       "profile": each product once, for ncu
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -27,7 +28,6 @@ namespace {
 
 using namespace turbo::gpu;
 using turbo::q1::Choice;
-using q1::GroupScale;
 
 __host__ __device__ uint32_t hash(uint32_t x) {
   x ^= x >> 16;
@@ -61,6 +61,13 @@ __global__ void dot_peak(int* out, int loops, int seed) {
   int s = 0;
   for (int j = 0; j < 8; ++j) s += acc[j];
   if (s == 42) *out = s;
+}
+
+struct Nothing {
+  uint32_t* out;
+};
+TB_KERNEL(do_nothing, Nothing, 256) {
+  if (args.out && thread() == 0) args.out[block_x()] = 1;
 }
 
 cudaStream_t stream;
@@ -107,108 +114,135 @@ struct Shape {
   uint32_t cols;
   bool norm;
   uint32_t fuse;
+  bool makes_bytes;  // as in a layer
 };
 
 struct Buffers {
   float *x, *norm, *out, *residual;
-  uint8_t* planes;
-  GroupScale* scales;
+  turbo_device_q8 in, made;  // bytes of x, and of outcomes
   uint32_t* n_rows;
 };
 
 q1::Product product(const Shape& s, const Buffers& b, uint32_t rows, const uint8_t* packed) {
   q1::Product p{};
   p.n_groups = s.cols / 128;
-  for (auto& m : p.matrix) m.first_tile = q1::kNoTile;
+  for (auto& m : p.matrix) m.first_unit = q1::kNoUnit;
   float* out = b.out;
   for (size_t i = 0; i < s.rows.size(); ++i) {
-    p.matrix[i] = {packed, packed + q1::sign_bytes(s.rows[i], p.n_groups), nullptr, out, s.rows[i], s.rows[i], p.n_tiles};
-    p.n_tiles += static_cast<uint32_t>(q1::tiles_of(s.rows[i]));
+    p.matrix[i] = {packed, packed + q1::sign_bytes(s.rows[i], p.n_groups), nullptr, out, s.rows[i], s.rows[i], p.n_units};
+    p.n_units += static_cast<uint32_t>(q1::units_of(s.rows[i]));
     packed += (q1::packed_bytes(s.rows[i], p.n_groups) + 255) / 256 * 256;
     out += size_t{rows} * s.rows[i];
   }
+  if (s.fuse >= q1::fuse_silu) p.n_units /= 2;
   p.n_rows = b.n_rows;
-  p.x = b.x;
-  p.x_stride = s.cols;
-  p.norm = s.norm ? b.norm : nullptr;
+  const Q8Rows in = q8_rows(b.in, s.cols);
+  p.codes = in.codes;
+  p.scales = in.scales;
+  p.squares = s.norm ? in.squares : nullptr;
   p.residual = b.residual;
   p.residual_stride = s.rows[0];
+  if (s.makes_bytes) {
+    p.out_q8 = q8_rows(b.made, s.rows[0]);
+    p.out_norm = s.fuse == q1::fuse_add ? b.norm : nullptr;
+  }
   p.eps = 1e-6f;
   p.n_matrices = static_cast<uint32_t>(s.rows.size());
   p.max_rows = rows;
   p.fuse = s.fuse;
-  p.n_units = s.fuse >= q1::fuse_silu ? p.n_tiles / 2 : p.n_tiles;
   return p;
 }
 
 using KernelFunction = void (*)(const q1::Product);
 KernelFunction function_of(uint32_t kernel) {
-  constexpr KernelFunction functions[] = {q1_matvec_1, q1_matvec_2, q1_matvec_4, q1_matvec_8, q1_gemm_4};
-  return kernel == turbo::q1::gemm_8 ? q1_gemm_8 : functions[kernel];
+  constexpr KernelFunction functions[] = {q1_matvec_1, q1_matvec_2, q1_matvec_4, q1_matvec_8, q1_gemm};
+  return functions[kernel];
 }
 
-void launch(const Choice& choice, q1::Product p, const Buffers& b) {
-  if (choice.prepared) {
-    p.planes = b.planes;
-    p.scales = b.scales;
-    q1_prepare<<<p.max_rows, q1::kPrepareThreads, 0, stream>>>(p);
-  }
-  const KernelFunction f = function_of(choice.kernel);
-  f<<<dim3(choice.grid_x, choice.grid_y), choice.threads, choice.shared_bytes, stream>>>(p);
-  CHECK(cudaGetLastError());
+// As the pack launches: the next may begin early.
+template <class Args>
+void start(void (*kernel)(const Args), dim3 grid, uint32_t threads, uint32_t shared_bytes, const Args& args) {
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid;
+  config.blockDim = dim3(threads);
+  config.dynamicSmemBytes = shared_bytes;
+  config.stream = stream;
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  CHECK(cudaLaunchKernelEx(&config, kernel, args));
+}
+
+void prepare_rows(const Shape& s, const Buffers& b, uint32_t rows) {
+  start(q1_prepare, dim3(rows), q1::kPrepareThreads, 0, q1::Prepare{b.x, s.cols, s.norm ? b.norm : nullptr, b.n_rows, nullptr, q8_rows(b.in, s.cols)});
+}
+void launch(const Choice& choice, const q1::Product& p) {
+  start(function_of(choice.kernel), dim3(choice.grid_x, choice.grid_y), choice.threads, choice.shared_bytes, p);
 }
 
 Choice default_choice(const q1::Product& p) {
-  return turbo::q1::choose(p.max_rows, p.n_groups, p.n_tiles, p.n_units, units, shared_limit, true);
+  return turbo::q1::choose(p.max_rows, p.n_groups, p.n_units, p.fuse >= q1::fuse_silu, units, shared_limit);
 }
-Choice matvec_choice(const q1::Product& p, uint32_t width, bool prepared, uint32_t per_unit) {
+Choice gemm_choice(const q1::Product& p) { return {turbo::q1::gemm, p.fuse >= q1::fuse_silu ? p.n_units : (p.n_units + 1) / 2, (p.max_rows + q1::kGemmRows - 1) / q1::kGemmRows, q1::kGemmThreads, 0}; }
+Choice matvec_choice(const q1::Product& p, uint32_t width, uint32_t per_unit, uint32_t teams) {
   const uint32_t most = units * per_unit, rounds = (p.n_units + most - 1) / most, passes = (p.max_rows + width - 1) / width;
   const uint32_t kernel = width == 1 ? 0 : width == 2 ? 1 : width == 4 ? 2 : 3;
-  return {static_cast<turbo::q1::Kernel>(kernel), prepared || passes > 1, (p.n_units + rounds - 1) / rounds, passes,
-          q1::matvec_threads(p.n_groups), q1::matvec_shared_bytes(width, p.n_groups)};
+  return {static_cast<turbo::q1::Kernel>(kernel), (p.n_units + rounds - 1) / rounds, passes, teams * q1::team_threads(p.n_groups),
+          q1::matvec_shared_bytes(width, p.n_groups, teams)};
 }
 
 // ---- checks ----
+float tree(const float* given) {
+  float lanes[32], next[32];
+  std::copy(given, given + 32, lanes);
+  for (uint32_t m = 16; m; m >>= 1) {
+    for (uint32_t i = 0; i < 32; ++i) next[i] = lanes[i] + lanes[i ^ m];
+    std::copy(next, next + 32, lanes);
+  }
+  return lanes[0];
+}
+
 std::vector<float> formula(const std::vector<uint8_t>& packed, uint32_t rows, uint32_t cols, const float* x, const float* norm, float eps) {
   const uint32_t groups = cols / 128, length = q1::segment_groups(groups);
-  std::vector<float> y(x, x + cols), out(rows), scale(groups);
+  std::vector<float> out(rows), scale(cols / 32);
   std::vector<int> q(cols, 0);
-  if (norm) {
-    float sum = 0;
-    for (uint32_t v = 0; v < 8; ++v) {
-      float lanes[32], next[32];
-      for (uint32_t i = 0; i < 32; ++i) {
-        lanes[i] = 0;
-        for (uint32_t j = v * 32 + i; j < cols; j += 256) lanes[i] = std::fmaf(x[j], x[j], lanes[i]);
-      }
-      for (uint32_t m = 16; m; m >>= 1) {
-        for (uint32_t i = 0; i < 32; ++i) next[i] = lanes[i] + lanes[i ^ m];
-        std::copy(next, next + 32, lanes);
-      }
-      sum += lanes[0];
+  float lanes[32] = {};
+  for (uint32_t t = 0; t < cols / 32; ++t) {
+    float y[32], squares[32], largest = 0;
+    for (uint32_t i = 0; i < 32; ++i) {
+      y[i] = x[t * 32 + i] * (norm ? norm[t * 32 + i] : 1.f);
+      squares[i] = x[t * 32 + i] * x[t * 32 + i];
+      largest = std::max(largest, std::fabs(y[i]));
     }
-    const float r = 1.f / std::sqrt(sum / static_cast<float>(cols) + eps);
-    for (uint32_t i = 0; i < cols; ++i) y[i] = x[i] * r * norm[i];
+    lanes[t % 32] += tree(squares);
+    scale[t] = largest / 127.f;
+    for (uint32_t i = 0; i < 32 && largest > 0; ++i) q[t * 32 + i] = static_cast<int>(std::nearbyint(std::min(127.f, std::max(-127.f, y[i] * (127.f / largest)))));
   }
-  for (uint32_t g = 0; g < groups; ++g) {
-    float largest = 0;
-    for (uint32_t i = g * 128; i < (g + 1) * 128; ++i) largest = std::max(largest, std::fabs(y[i]));
-    scale[g] = largest / 127.f;
-    for (uint32_t i = g * 128; i < (g + 1) * 128 && largest > 0; ++i) q[i] = static_cast<int>(std::nearbyint(std::min(127.f, std::max(-127.f, y[i] * (127.f / largest)))));
-  }
-  for (uint32_t o = 0; o < rows; ++o)
+  const float factor = 1.f / std::sqrt(tree(lanes) / static_cast<float>(cols) + eps);
+  for (uint32_t o = 0; o < rows; ++o) {
     for (uint32_t s = 0; s * length < groups; ++s) {
       float acc = 0;
       for (uint32_t g = s * length; g < std::min(groups, (s + 1) * length); ++g) {
         const uint64_t word = q1::word_of(o, g, groups);
-        int t = 0;
-        for (uint32_t i = 0; i < 128; ++i) t += packed[word * 16 + i / 8] >> (i % 8) & 1 ? q[g * 128 + i] : -q[g * 128 + i];
+        float inner = 0;
+        for (uint32_t t = 0; t < 4; ++t) {
+          int sum = 0;
+          for (uint32_t i = 32 * t; i < 32 * t + 32; ++i) {
+            const q1::SignPlace at = q1::sign_place(i);
+            sum += packed[word * 16 + at.byte] >> at.bit & 1 ? q[g * 128 + i] : -q[g * 128 + i];
+          }
+          inner = std::fmaf(scale[g * 4 + t], static_cast<float>(sum), inner);
+        }
         uint16_t half;
         std::memcpy(&half, &packed[q1::sign_bytes(rows, groups) + word * 2], 2);
-        acc = std::fmaf(__half2float(__ushort_as_half(half)) * scale[g], static_cast<float>(t), acc);
+        acc = std::fmaf(__half2float(__ushort_as_half(half)), inner, acc);
       }
       out[o] += acc;
     }
+    if (norm) out[o] *= factor;
+  }
   return out;
 }
 
@@ -223,8 +257,8 @@ void check(uint32_t rows, uint32_t cols, uint32_t n, bool normed) {
   std::vector<float> x(size_t{n} * cols), norm(cols);
   for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(static_cast<int>(hash(static_cast<uint32_t>(i) + 77) % 4001) - 2000) / 613.f;
   for (size_t i = 0; i < norm.size(); ++i) norm[i] = 0.5f + static_cast<float>(hash(static_cast<uint32_t>(i) + 5) % 1000) / 1000.f;
-  Buffers b{device(x), device(norm), device<float>(size_t{n} * rows), nullptr, device<uint8_t>(size_t{n} * cols), device<GroupScale>(size_t{n} * groups), device(std::vector<uint32_t>{n})};
-  const Shape shape{"check", {rows}, cols, normed, q1::fuse_none};
+  Buffers b{device(x), device(norm), device<float>(size_t{n} * rows), nullptr, {device<uint8_t>(TURBO_DEVICE_Q8_BYTES(n, cols)), n}, {}, device(std::vector<uint32_t>{n})};
+  const Shape shape{"check", {rows}, cols, normed, q1::fuse_none, false};
   uint8_t* const on_device = device(packed);
   const q1::Product p = product(shape, b, n, on_device);
   std::vector<float> want;
@@ -232,15 +266,14 @@ void check(uint32_t rows, uint32_t cols, uint32_t n, bool normed) {
     const auto row = formula(packed, rows, cols, &x[size_t{r} * cols], normed ? norm.data() : nullptr, p.eps);
     want.insert(want.end(), row.begin(), row.end());
   }
-  std::vector<std::pair<std::string, Choice>> choices = {{"default", default_choice(p)}, {"gemm 4", turbo::q1::gemm_choice(n, p.n_tiles, 4)}, {"gemm 8", turbo::q1::gemm_choice(n, p.n_tiles, 8)}};
-  for (const uint32_t width : {1u, 2u, 4u, 8u}) {
-    if (q1::matvec_shared_bytes(width, groups) > shared_limit) continue;
-    if (width >= n) choices.push_back({"matvec fused", matvec_choice(p, width, false, 2)});
-    choices.push_back({"matvec prepared", matvec_choice(p, width, true, 1)});
-  }
+  std::vector<std::pair<std::string, Choice>> choices = {{"default", default_choice(p)}, {"gemm", gemm_choice(p)}};
+  for (const uint32_t width : {1u, 2u, 4u, 8u})
+    for (const uint32_t teams : {1u, 2u})
+      if (q1::matvec_shared_bytes(width, groups, teams) <= shared_limit) choices.push_back({"matvec", matvec_choice(p, width, 2, teams)});
   for (const auto& [name, choice] : choices) {
     CHECK(cudaMemset(b.out, 0xff, want.size() * 4));
-    launch(choice, p, b);
+    prepare_rows(shape, b, n);
+    launch(choice, p);
     CHECK(cudaStreamSynchronize(stream));
     std::vector<float> got(want.size());
     CHECK(cudaMemcpy(got.data(), b.out, got.size() * 4, cudaMemcpyDeviceToHost));
@@ -251,7 +284,7 @@ void check(uint32_t rows, uint32_t cols, uint32_t n, bool normed) {
       std::printf("WRONG %u x %u, %u rows%s, %s, kernel %d: %zu of %zu differ\n", rows, cols, n, normed ? ", norm" : "", name.c_str(), static_cast<int>(choice.kernel), bad, got.size());
     }
   }
-  for (void* q : {static_cast<void*>(b.x), static_cast<void*>(b.norm), static_cast<void*>(b.out), static_cast<void*>(b.planes), static_cast<void*>(b.scales), static_cast<void*>(b.n_rows), static_cast<void*>(on_device)})
+  for (void* q : {static_cast<void*>(b.x), static_cast<void*>(b.norm), static_cast<void*>(b.out), static_cast<void*>(b.in.base), static_cast<void*>(b.n_rows), static_cast<void*>(on_device)})
     CHECK(cudaFree(q));
 }
 
@@ -268,7 +301,7 @@ double time_of(const Shape& s, const Buffers& b, uint32_t rows, const Choice& ch
   cudaGraph_t graph;
   cudaGraphExec_t exec;
   CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-  for (int c = 0; c < copies; ++c) launch(choice, product(s, b, rows, pool + c * bytes), b);
+  for (int c = 0; c < copies; ++c) launch(choice, product(s, b, rows, pool + c * bytes));
   CHECK(cudaStreamEndCapture(stream, &graph));
   CHECK(cudaGraphInstantiate(&exec, graph, 0));
   const double us = median_us(9, [&] { CHECK(cudaGraphLaunch(exec, stream)); }) / copies;
@@ -288,12 +321,13 @@ int main(int argc, char** argv) {
   shared_limit = turbo::q1::kMostSharedBytes;
   for (uint32_t k = 0; k < 4; ++k) CHECK(cudaFuncSetAttribute(function_of(k), cudaFuncAttributeMaxDynamicSharedMemorySize, shared_limit));
   std::printf("%s, %u SMs\n", properties.name, units);
-  for (const uint32_t k : {0u, 1u, 2u, 3u, 4u, uint32_t{turbo::q1::gemm_8}}) {
+  for (const uint32_t k : {0u, 1u, 2u, 3u, 4u}) {
     cudaFuncAttributes a;
     CHECK(cudaFuncGetAttributes(&a, function_of(k)));
     std::printf("kernel %u: %d registers, %zu local bytes, %zu shared bytes\n", k, a.numRegs, a.localSizeBytes, a.sharedSizeBytes);
   }
   for (const uint32_t cols : {128u, 640u, 2048u, 2560u, 4096u, 6144u, 9728u, 12288u})
+    if (mode != "profile")
     for (const uint32_t n : {1u, 2u, 3u, 4u, 8u, 9u, 70u}) {
       if (n > 9 && cols > 4096) continue;
       check(cols > 4096 ? 37 : 150, cols, n, n % 2 == 1);
@@ -307,27 +341,46 @@ int main(int argc, char** argv) {
   fill_halves<<<2048, 256, 0, stream>>>(reinterpret_cast<uint16_t*>(pool), pool_bytes / 2, 9);
   constexpr uint32_t kMostRows = 512, kMostCols = 12288, kMostOut = 151936;
   Buffers b{device<float>(size_t{kMostRows} * kMostCols), device<float>(kMostCols), device<float>(size_t{kMostRows} * 24576 + size_t{8} * kMostOut),
-            device<float>(size_t{kMostRows} * 12288), device<uint8_t>(size_t{kMostRows} * kMostCols), device<GroupScale>(size_t{kMostRows} * kMostCols / 128), device(std::vector<uint32_t>{kMostRows})};
+            device<float>(size_t{kMostRows} * 12288), {device<uint8_t>(TURBO_DEVICE_Q8_BYTES(kMostRows, kMostCols)), kMostRows}, {device<uint8_t>(TURBO_DEVICE_Q8_BYTES(kMostRows, kMostCols)), kMostRows},
+            device(std::vector<uint32_t>(1024, kMostRows))};
   std::vector<float> x(size_t{kMostRows} * kMostCols);
   for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(hash(static_cast<uint32_t>(i)) % 4001) / 2000.f - 1.f;
   CHECK(cudaMemcpy(b.x, x.data(), x.size() * 4, cudaMemcpyHostToDevice));
   CHECK(cudaMemcpy(b.norm, x.data(), kMostCols * 4, cudaMemcpyHostToDevice));
   CHECK(cudaMemcpy(b.residual, x.data(), size_t{kMostRows} * 12288 * 4, cudaMemcpyHostToDevice));
-  const double read_us = median_us(9, [&] { read_all<<<units * 8, 512, 0, stream>>>(reinterpret_cast<uint32_t*>(b.planes), reinterpret_cast<const Words4*>(pool), pool_bytes / 16); });
-  const double peak_us = median_us(5, [&] { dot_peak<<<units * 8, 256, 0, stream>>>(reinterpret_cast<int*>(b.planes), 2000, 3); });
+  const double read_us = median_us(9, [&] { read_all<<<units * 8, 512, 0, stream>>>(reinterpret_cast<uint32_t*>(b.out), reinterpret_cast<const Words4*>(pool), pool_bytes / 16); });
+  const double peak_us = median_us(5, [&] { dot_peak<<<units * 8, 256, 0, stream>>>(reinterpret_cast<int*>(b.out), 2000, 3); });
   const double read_rate = static_cast<double>(pool_bytes) / read_us * 1e-3, peak = static_cast<double>(units) * 8 * 256 * 64 * 2000 / peak_us * 1e-6;
   std::printf("read %.0f GB/s, dot4 peak %.2f T/s\n", read_rate, peak);
+  {
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    for (int i = 0; i < 100; ++i) start(do_nothing, dim3(units), 256, 0, Nothing{b.n_rows + 1});
+    CHECK(cudaStreamEndCapture(stream, &graph));
+    CHECK(cudaGraphInstantiate(&exec, graph, 0));
+    std::printf("a launch that does nothing: %.2f us\n", median_us(9, [&] { CHECK(cudaGraphLaunch(exec, stream)); }) / 100);
+  }
 
   struct Model { const char* name; uint32_t h, ff, kv; uint32_t q; };
   for (const Model& m : {Model{"1.7B", 2048, 6144, 1024, 2048}, Model{"4B", 2560, 9728, 1024, 4096}, Model{"8B", 4096, 12288, 1024, 4096}}) {
-    const Shape shapes[] = {{"qkv", {m.q, m.kv, m.kv}, m.h, true, q1::fuse_none},
-                            {"o", {m.h}, m.q, false, q1::fuse_add},
-                            {"gate|up", {m.ff, m.ff}, m.h, true, q1::fuse_silu},
-                            {"down", {m.h}, m.ff, false, q1::fuse_add},
-                            {"head", {kMostOut}, m.h, true, q1::fuse_none}};
+    const Shape shapes[] = {{"qkv", {m.q, m.kv, m.kv}, m.h, true, q1::fuse_none, false},
+                            {"o", {m.h}, m.q, false, q1::fuse_add, true},
+                            {"gate|up", {m.ff, m.ff}, m.h, true, q1::fuse_silu, true},
+                            {"down", {m.h}, m.ff, false, q1::fuse_add, true},
+                            {"head", {kMostOut}, m.h, true, q1::fuse_none, false}};
     double step[4] = {0, 0, 0, 0};
     for (const Shape& s : shapes) {
+      prepare_rows(s, b, kMostRows);
       const bool head = s.rows[0] == kMostOut;
+      if (mode == "profile") {  // one of each, for ncu
+        for (const uint32_t rows : {1u, 2u, 8u, 512u}) {
+          const q1::Product p = product(s, b, head ? std::min(rows, 8u) : rows, pool);
+          launch(default_choice(p), p);
+        }
+        CHECK(cudaStreamSynchronize(stream));
+        continue;
+      }
       std::printf("%-5s %-8s %7.2f MB, floor %6.2f us |", m.name, s.name, static_cast<double>(bytes_of(s)) * 1e-6, static_cast<double>(bytes_of(s)) / read_rate * 1e-3);
       for (uint32_t i = 0; i < 4; ++i) {
         const uint32_t rows = 1u << i;
@@ -335,15 +388,14 @@ int main(int argc, char** argv) {
         const Choice c = default_choice(p);
         const double us = time_of(s, b, rows, c, pool, pool_bytes);
         if (!head) step[i] += us;
-        std::printf(" R%u%s %7.2f us %5.0f GB/s", rows, c.prepared ? "p" : " ", us, static_cast<double>(bytes_of(s)) / us * 1e-3);
+        std::printf(" R%u %7.2f us %5.0f GB/s", rows, us, static_cast<double>(bytes_of(s)) / us * 1e-3);
         if (mode == "tune") {
           std::printf(" [");
           for (const uint32_t width : {1u, 2u, 4u, 8u})
-            for (const bool prepared : {false, true})
-              for (const uint32_t per_unit : {1u, 2u, 3u, 4u}) {
-                if (width > rows || width * 2 < rows || q1::matvec_shared_bytes(width, p.n_groups) > shared_limit) continue;
-                if (!prepared && width < rows) continue;
-                std::printf(" w%u%s x%u %.2f", width, prepared ? "p" : "", per_unit, time_of(s, b, rows, matvec_choice(p, width, prepared, per_unit), pool, pool_bytes));
+            for (const uint32_t per_unit : {1u, 2u})
+              for (const uint32_t teams : {1u, 2u}) {
+                if (width > rows || width * 2 < rows || q1::matvec_shared_bytes(width, p.n_groups, teams) > shared_limit) continue;
+                std::printf(" w%u x%u t%u %.2f", width, per_unit, teams, time_of(s, b, rows, matvec_choice(p, width, per_unit, teams), pool, pool_bytes));
               }
           std::printf(" ]");
         }
@@ -355,13 +407,11 @@ int main(int argc, char** argv) {
         double dots = 0;
         for (const uint32_t r : s.rows) dots += static_cast<double>(r) * s.cols / 4 * rows;
         std::printf("      %s %3u rows:", s.name, rows);
-        for (const uint32_t lane_rows : {4u, 8u}) {
-          const double us = time_of(s, b, rows, turbo::q1::gemm_choice(rows, p.n_tiles, lane_rows), pool, pool_bytes);
-          std::printf(" gemm by %u %8.1f us, %5.2f T dot4/s, %4.1f %% of peak;", lane_rows, us, dots / us * 1e-6, 100 * dots / us * 1e-6 / peak);
-        }
+        const double us = time_of(s, b, rows, gemm_choice(p), pool, pool_bytes);
+        std::printf(" gemm %8.1f us, %5.2f T dot4/s, %4.1f %% of peak;", us, dots / us * 1e-6, 100 * dots / us * 1e-6 / peak);
         for (const uint32_t width : {4u, 8u})
-          if (rows <= 128 && q1::matvec_shared_bytes(width, p.n_groups) <= shared_limit) {
-            const double passes_us = time_of(s, b, rows, matvec_choice(p, width, true, 1), pool, pool_bytes);
+          if (rows <= 128 && q1::matvec_shared_bytes(width, p.n_groups, 1) <= shared_limit) {
+            const double passes_us = time_of(s, b, rows, matvec_choice(p, width, 1, 1), pool, pool_bytes);
             std::printf(" matvec by %u %8.1f us, %4.1f %%;", width, passes_us, 100 * dots / passes_us * 1e-6 / peak);
           }
         std::printf(" chosen %u\n", default_choice(p).kernel);

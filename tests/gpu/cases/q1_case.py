@@ -1,74 +1,115 @@
-"""The Q1_0 kernels: products with fused norm and residual, prepared rows, rows of the matrix; partial tiles throughout."""
+"""The Q1_0 kernels: rows to bytes, products with norm and residual, bytes of the outcome, rows of the matrix; partial units
+throughout."""
 import numpy as np
 
 from case import F, Fault, KernelCase, U, U64, every_target, launch
 from rdna import reference
 
-NO_TILE, FUSE_ADD = U(0xFFFFFFFF), U(1)
+NO_UNIT, FUSE_ADD, FLOAT_BASE = U(0xFFFFFFFF), U(1), 0x4B400000
+EPS = F(1e-6)
+
+
+def place_signs(bits):
+    """Column c of a group of 128 to byte c % 16, bit c / 32 + 4 * (c / 16 % 2)."""
+    halves = bits.reshape(*bits.shape[:-1], 4, 2, 16)                       # tile, half, byte
+    return np.packbits(np.moveaxis(halves, -1, -3).swapaxes(-1, -2).reshape(*bits.shape[:-1], 16, 8), axis=-1, bitorder="little")[..., 0]
 
 
 class Weights:
-    """A matrix in the kernels' layout: tiles of 16 rows, scales behind the signs; rows that fill the last tile have zero scales."""
+    """A matrix in the kernels' layout: pairs of tiles of 16 rows, scales behind the signs; rows that fill the last pair have
+    zero scales."""
 
     def __init__(self, rng, rows, groups):
         self.rows, self.groups = rows, groups
         self.bits = rng.integers(0, 2, (rows, groups, 128), dtype=np.uint8)
         self.scales = (rng.random((rows, groups)) + 0.5).astype(np.float16)
-        tiles = -(-rows // 16)
+        tiles = -(-rows // 32) * 2
         signs, scales = np.zeros((tiles * 16, groups, 16), np.uint8), np.zeros((tiles * 16, groups), np.float16)
-        signs[:rows] = np.packbits(self.bits, axis=2, bitorder="little")
+        signs[:rows] = place_signs(self.bits)
         scales[:rows] = self.scales
         self.packed_signs = np.ascontiguousarray(signs.reshape(tiles, 16, groups, 16).swapaxes(1, 2))
         self.packed_scales = np.ascontiguousarray(scales.reshape(tiles, 16, groups).swapaxes(1, 2))
         for array in (self.packed_signs, self.packed_scales):
             array.flags.writeable = False
 
-    def product(self, x):
-        """Rows of x [n][cols] times the matrix, in the order that every kernel follows."""
-        signs = self.bits.astype(np.int32) * 2 - 1
+    def product(self, rows):
+        """Bytes (class Bytes) times the matrix, in the order that every kernel follows."""
+        signs = self.bits.astype(np.int32).reshape(self.rows, self.groups * 4, 32) * 2 - 1
         length = -(-self.groups // 16)
-        total = np.zeros((len(x), self.rows), F)
-        quantised = [quantise(x[:, g * 128:g * 128 + 128]) for g in range(self.groups)]
+        total = np.zeros((len(rows.codes), self.rows), F)
         for begin in range(0, self.groups, length):
             acc = np.zeros_like(total)
             for g in range(begin, min(begin + length, self.groups)):
-                q, scale = quantised[g]
-                sums = (q @ signs[:, g].T).astype(F)
-                acc = reference.fma(self.scales[None, :, g].astype(F) * scale[:, None], sums, acc)
+                inner = np.zeros_like(total)
+                for t in range(4 * g, 4 * g + 4):
+                    sums = (rows.codes[:, t].astype(np.int32) @ signs[:, t].T).astype(F)
+                    inner = reference.fma(np.broadcast_to(rows.scale[:, t, None], total.shape), sums, inner)
+                acc = reference.fma(np.broadcast_to(self.scales[None, :, g].astype(F), total.shape), inner, acc)
             total = total + acc
         return total
 
 
-def quantise(x):
-    """(q, scale) of one group of each row."""
-    largest = np.abs(x).max(1)
-    scale = largest / F(127)
-    with np.errstate(divide="ignore"):
-        inverse = np.where(largest > 0, F(127) / largest, F(0)).astype(F)
-    return np.clip(np.rint(x * inverse[:, None]), -127, 127).astype(np.int32), scale
+def tree(v):
+    """Sum of the last axis of 32 as a wave adds it."""
+    for m in (16, 8, 4, 2, 1):
+        v = v + v[..., np.arange(32) ^ m]
+    return v[..., 0]
+
+
+class Bytes:
+    """Rows as bytes, in tiles of 32."""
+
+    def __init__(self, x, norm=None):
+        n = len(x)
+        y = (x * norm if norm is not None else x).reshape(n, -1, 32)
+        largest = np.abs(y).max(2)
+        self.scale = largest / F(127)
+        with np.errstate(divide="ignore"):
+            inverse = np.where(largest > 0, F(127) / largest, F(0)).astype(F)
+        self.codes = np.clip(np.rint(y * inverse[..., None]), -127, 127).astype(np.int8)
+        self.base = (FLOAT_BASE - self.codes.astype(np.int32).sum(2)).astype(np.int32)
+        self.squares = tree((x * x).reshape(n, -1, 32))
+
+    def factor(self):
+        tiles = self.squares.shape[1]
+        lanes = np.zeros((len(self.codes), 32), F)
+        for i in range(tiles):
+            lanes[:, i % 32] = lanes[:, i % 32] + self.squares[:, i]
+        return F(1) / np.sqrt(tree(lanes) / F(tiles * 32) + EPS)
+
+    def scales(self):
+        return np.ascontiguousarray(np.stack([self.scale.view(np.int32), self.base], 2))
 
 
 class Product(KernelCase):
     source = "plugins/quant_q1g128/hip/product.hip"
 
-    def arguments(self, weights, x, out, n_rows, norm=None, residual=None, planes=None, scales=None):
+    @staticmethod
+    def empty(n, cols):
+        return [np.full((n, cols), 99, np.int8), np.zeros((n, cols // 32, 2), np.int32), np.full((n, cols // 32), np.nan, F)]
+
+    def arguments(self, weights, x, out, n_rows, normed=False, residual=None, out_bytes=None, out_norm=None):
         matrix = [weights.packed_signs, weights.packed_scales, None, out, U64(out.shape[1]), U(weights.rows), U(0)]
-        absent = [None, None, None, None, U64(0), U(0), NO_TILE]
-        tiles = U(-(-weights.rows // 16))
-        return [[matrix, absent, absent, absent], n_rows, x, U64(x.shape[1]), norm, residual,
-                U64(residual.shape[1] if residual is not None else 0), planes, scales, F(1e-6), U(weights.groups), U(1), U(len(x)),
-                tiles, tiles, FUSE_ADD if residual is not None else U(0), U(0)]
+        absent = [None, None, None, None, U64(0), U(0), NO_UNIT]
+        codes, scales, squares = out_bytes if out_bytes else (None, None, None)
+        return [[matrix, absent, absent, absent], n_rows, x.codes, x.scales(), x.squares if normed else None, None, residual,
+                U64(residual.shape[1] if residual is not None else 0), [codes, scales, squares, U64(weights.rows // 32)], out_norm, EPS,
+                U(weights.groups), U(1), U(len(x.codes)), U(-(-weights.rows // 32)), FUSE_ADD if residual is not None else U(0)]
+
+    @staticmethod
+    def shared_bytes(rows_at_once, groups):
+        pairs = 4 if rows_at_once == 1 else 2 if rows_at_once <= 4 else 1
+        return rows_at_once * (groups * 160 + 4 * (1 + 64 + pairs * 2 * (16 * 16 + 16)))
 
     def run_matvec(self, code, name, rows_at_once, groups, n):
         weights = Weights(self.rng, 40, groups)
         x, norm = self.rng.standard_normal((n, groups * 128)).astype(F), self.rng.random(groups * 128, F)
         residual, out = self.rng.standard_normal((n, 40)).astype(F), np.full((n, 40), np.nan, F)
+        rows = Bytes(x, norm)
         segments = -(-groups // -(-groups // 16))
-        slots = 8 if rows_at_once == 1 else 4 if rows_at_once <= 4 else 2
-        shared = rows_at_once * groups * (144 + 8) + rows_at_once * slots * (16 * 16 + 16) * 4
-        launch(code, name, grid=(2, -(-n // rows_at_once)), threads=(segments + 1) // 2 * 32, shared_bytes=shared,
-               args=self.arguments(weights, x, out, np.array([n], U), norm, residual))
-        self.equal_bits(out, residual + weights.product(reference.rms_norm(x, norm, 1e-6)))
+        launch(code, name, grid=(2, -(-n // rows_at_once)), threads=(segments + 1) // 2 * 32, shared_bytes=self.shared_bytes(rows_at_once, groups),
+               args=self.arguments(weights, rows, out, np.array([n], U), True, residual))
+        self.equal_bits(out, residual + weights.product(rows) * rows.factor()[:, None])
 
     @every_target
     def test_one_row(self, code):
@@ -83,22 +124,34 @@ class Product(KernelCase):
         self.run_matvec(code, "q1_matvec_4", 4, 3, 3)
 
     @every_target
-    def test_many_rows_from_prepared_ones(self, code):
-        weights = Weights(self.rng, 40, 2)
-        x, norm = self.rng.standard_normal((5, 256)).astype(F), self.rng.random(256, F)
-        planes, scales, out = np.zeros((5, 2, 128), np.uint8), np.zeros((5, 2, 2), U), np.full((5, 40), np.nan, F)
-        args = self.arguments(weights, x, out, np.array([5], U), norm, None, planes, scales)
-        launch(code, "q1_prepare", grid=5, threads=256, args=args)
-        launch(code, "q1_gemm_4", grid=(1, 1), threads=128, args=args)
-        self.equal_bits(out, weights.product(reference.rms_norm(x, norm, 1e-6)))
+    def test_rows_to_bytes(self, code):
+        x, norm = self.rng.standard_normal((3, 384)).astype(F), self.rng.random(384, F)
+        rows = self.empty(3, 384)
+        launch(code, "q1_prepare", grid=4, threads=256, args=[x, U64(384), norm, np.array([3], U), None, [*rows, U64(12)]])
+        want = Bytes(x, norm)
+        np.testing.assert_array_equal(rows[0].reshape(3, 12, 32), want.codes)
+        np.testing.assert_array_equal(rows[1], want.scales())
+        self.equal_bits(rows[2], want.squares)
+
+    @every_target
+    def test_many_rows_and_bytes_of_the_outcome(self, code):
+        weights = Weights(self.rng, 64, 2)
+        x, norm, out_norm = self.rng.standard_normal((5, 256)).astype(F), self.rng.random(256, F), self.rng.random(64, F)
+        rows, out, made = Bytes(x, norm), np.full((5, 64), np.nan, F), self.empty(5, 64)
+        launch(code, "q1_gemm", grid=(1, 1), threads=128, args=self.arguments(weights, rows, out, np.array([5], U), True, None, made, out_norm))
+        self.equal_bits(out, weights.product(rows) * rows.factor()[:, None])
+        want = Bytes(out, out_norm)
+        np.testing.assert_array_equal(made[0].reshape(5, 2, 32), want.codes)
+        np.testing.assert_array_equal(made[1], want.scales())
+        self.equal_bits(made[2], want.squares)
 
     @every_target
     def test_output_too_short_is_told(self, code):
         weights = Weights(self.rng, 40, 1)
-        x, out = np.ones((1, 128), F), np.zeros((1, 39), F)
+        out = np.zeros((1, 39), F)
         with self.assertRaises(Fault):
-            launch(code, "q1_matvec_1", grid=2, threads=32, shared_bytes=152 + 8 * 272 * 4,
-                   args=self.arguments(weights, x, out, np.array([1], U)))
+            launch(code, "q1_matvec_1", grid=2, threads=32, shared_bytes=self.shared_bytes(1, 1),
+                   args=self.arguments(weights, Bytes(np.ones((1, 128), F)), out, np.array([1], U)))
 
 
 class Gather(KernelCase):
@@ -107,9 +160,15 @@ class Gather(KernelCase):
     @every_target
     def test_rows_of_the_matrix(self, code):
         weights = Weights(self.rng, 21, 5)
-        ids, out = np.array([20, 0, 7, 16], np.int32), np.full((5, 640), np.nan, F)
-        launch(code, "q1_gather", grid=5, threads=128,
-               args=[weights.packed_signs, weights.packed_scales, ids, np.array([4], U), out, U64(640), U(5), U(21)])
+        ids, out, norm = np.array([20, 0, 7, 16], np.int32), np.full((5, 640), np.nan, F), self.rng.random(640, F)
+        codes, scales, squares = Product.empty(5, 640)
+        launch(code, "q1_gather", grid=5, threads=256,
+               args=[weights.packed_signs, weights.packed_scales, ids, np.array([4], U), out, U64(640), [codes, scales, squares, U64(20)], norm,
+                     U(5), U(21)])
         signs = weights.bits.astype(F) * 2 - 1
         self.equal_bits(out[:4], (signs * weights.scales[:, :, None].astype(F))[ids].reshape(4, 640))
         self.assertTrue(np.isnan(out[4]).all())
+        want = Bytes(out[:4], norm)
+        np.testing.assert_array_equal(codes[:4].reshape(4, 20, 32), want.codes)
+        self.equal_bits(squares[:4], want.squares)
+        self.assertTrue((codes[4] == 99).all())

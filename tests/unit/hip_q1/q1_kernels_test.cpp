@@ -140,7 +140,7 @@ struct Case {
   std::vector<int32_t> x_rows;
   std::vector<float> out_norm;
   std::unique_ptr<ByteRows> out_bytes;  // wanted when set
-  uint32_t rows = 1, live = 1, fuse = 0;
+  uint32_t rows = 1, live = 1, fuse = 0, teams = 1;
   float eps = 1e-6f;
 
   uint32_t groups() const { return weights[0]->groups; }
@@ -189,8 +189,8 @@ struct Case {
       const uint32_t x_blocks = fuse >= q1::fuse_silu ? p.n_units : (p.n_units + 1) / 2;
       fiber::run(tb_entry_q1_gemm, {x_blocks, (rows + q1::kGemmRows - 1) / q1::kGemmRows, 1}, q1::kGemmThreads, 0, &p, false);
     } else {
-      fiber::run(matvec_kernel(width), {std::min(blocks, p.n_units), (rows + width - 1) / width, 1},
-                 q1::matvec_threads(groups()), q1::matvec_shared_bytes(width, groups()), &p, false);
+      fiber::run(matvec_kernel(width), {std::min(blocks, p.n_units), (rows + width - 1) / width, 1}, teams * q1::team_threads(groups()),
+                 q1::matvec_shared_bytes(width, groups(), teams), &p, false);
     }
   }
 };
@@ -276,8 +276,10 @@ TEST(HipQ1, GatesWaitForTheirUp) {
       c.x = normal_values(size_t{width} * groups * 128, width);
       c.fuse = q1::fuse_silu;
       c.weights = {&gate, &up};
-      c.run(Way::matvec, width, 2);
-      expect_reference(c, "gated");
+      for (c.teams = 1; c.teams <= 2; ++c.teams) {
+        c.run(Way::matvec, width, 2);
+        expect_reference(c, "gated");
+      }
     }
   }
 }
@@ -308,6 +310,7 @@ TEST(HipQ1, EveryVariantFollowsTheFormula) {
       c.norm = normed ? normal_values(groups * 128, 5) : std::vector<float>();
       for (const uint32_t width : {1u, 2u, 4u, 8u}) {
         if (groups > 40 && width > 2) continue;
+        c.teams = 1 + groups % 2;
         c.run(Way::matvec, width, 2);
         expect_reference(c, "matvec");
       }
@@ -352,6 +355,7 @@ TEST(HipQ1, SeveralMatricesBiasesAndFusions) {
       if (c.fuse == q1::fuse_add) c.residual = normal_values(size_t{rows} * a.rows, 12);
       for (const uint32_t blocks : {1u, 64u}) {
         const uint32_t width = rows == 1 ? 1 : rows == 3 ? 4 : 8;
+        c.teams = 1 + rows % 2;
         c.run(Way::matvec, width, blocks);
         expect_reference(c, "matvec");
       }
@@ -368,8 +372,10 @@ TEST(HipQ1, TheHeadsLongLoopKeepsItsSlotsApart) {
     c.weights = {&w};
     c.rows = c.live = width;
     c.x = normal_values(size_t{width} * 256, width);
-    c.run(Way::matvec, width, 1);
-    expect_reference(c, "one block");
+    for (c.teams = 1; c.teams <= 2; ++c.teams) {
+      c.run(Way::matvec, width, 1);
+      expect_reference(c, "one block");
+    }
   }
 }
 

@@ -3,10 +3,10 @@
 //
 //   TB_KERNEL(name, Args, THREADS) { ... }   a kernel; `args` is its argument struct, THREADS the most of a block
 //   TB_DEVICE                                a function of kernels, always inlined
-//   TB_KERNEL_EARLY(name, Args, THREADS, WAVES)  a kernel that may begin before those enqueued ahead of it have ended: until
+//   TB_KERNEL_EARLY(name, Args, THREADS, WAVES, BLOCKS)  a kernel that may begin before those enqueued ahead of it have ended: until
 //                                            it calls wait_for_previous() it reads nothing that a kernel of the same step
-//                                            writes, and writes nothing. An AMD SIMD shall hold WAVES waves of it, which
-//                                            bounds registers to 1,024 / WAVES
+//                                            writes, and writes nothing. An AMD SIMD shall hold WAVES waves of it, an
+//                                            NVIDIA SM BLOCKS blocks, which bounds registers
 //   TB_SHARED(type, name)                    block-shared variable, type may be an array type: using T = float[32];
 //   TB_DYNAMIC_SHARED(type, name)            pointer to the launch's dynamic shared memory
 //
@@ -43,21 +43,22 @@ struct alignas(8) Float2 { float x, y; };
 
 #define TB_DEVICE __device__ __forceinline__
 #if defined(TB_AMD)
-#define TB_KERNEL_EARLY(name, Args, THREADS, WAVES) \
+#define TB_KERNEL_EARLY(name, Args, THREADS, WAVES, BLOCKS) \
   extern "C" __global__ __attribute__((amdgpu_waves_per_eu(WAVES))) void __launch_bounds__(THREADS) name(const Args args)
 #else
-#define TB_KERNEL_EARLY(name, Args, THREADS, WAVES) extern "C" __global__ void __launch_bounds__(THREADS) name(const Args args)
+#define TB_KERNEL_EARLY(name, Args, THREADS, WAVES, BLOCKS) \
+  extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) name(const __grid_constant__ Args args)
 #endif
 #if defined(TB_NVIDIA)
 // A launch may begin while the one before it still runs (programmatic dependent launch), so each kernel first waits.
 #define TB_WAITING_KERNEL(name, Args, BOUNDS)                        \
-  static __device__ __forceinline__ void name##_body(const Args& args); \
+  static __device__ __forceinline__ void tb_body_##name(const Args& args); \
   extern "C" __global__ void BOUNDS name(const __grid_constant__ Args args) { \
     turbo::gpu::let_next_begin();                                    \
     turbo::gpu::wait_for_previous();                                 \
-    name##_body(args);                                               \
+    tb_body_##name(args);                                               \
   }                                                                  \
-  static __device__ __forceinline__ void name##_body(const Args& args)
+  static __device__ __forceinline__ void tb_body_##name(const Args& args)
 #define TB_KERNEL(name, Args, THREADS) TB_WAITING_KERNEL(name, Args, __launch_bounds__(THREADS))
 #else
 #define TB_KERNEL(name, Args, THREADS) extern "C" __global__ void __launch_bounds__(THREADS) name(const Args args)

@@ -47,7 +47,7 @@
                                                              name(*static_cast<const Args*>(p));             \
                                                            }};                                              \
   static void name(const Args& args)
-#define TB_KERNEL_EARLY(name, Args, THREADS, WAVES) TB_KERNEL(name, Args, THREADS)
+#define TB_KERNEL_EARLY(name, Args, THREADS, WAVES, BLOCKS) TB_KERNEL(name, Args, THREADS)
 #define TB_SHARED(type, name)                 \
   static const char tb_key_##name = 0;        \
   type& name = *static_cast<type*>(::turbo::gpu::fiber::shared_variable(&tb_key_##name, sizeof(type)))

@@ -1,7 +1,7 @@
 // Q1_0 matrices times a few rows of bytes: the body of a stage, for a kernel of its own or a part of a larger one.
 //
-// A block of up to 8 waves computes units of 32 outputs for R rows. Each half of a wave owns one segment of the row's
-// groups, so the bytes that a wave multiplies are fetched by itself. Weights come first: the words in flight are asked for
+// A block of up to 16 waves computes units of 32 outputs for R rows; each half of a wave owns one segment of the row's
+// groups. Weights come first: the words in flight are asked for
 // before the kernel waits for the one that makes its input.
 #pragma once
 
@@ -20,6 +20,7 @@ struct UnitPlace {
 };
 TB_DEVICE UnitPlace place_of(const Product& p, uint32_t unit, uint32_t odd) {
   if (is_gated(p.fuse)) return {odd, unit};
+  if (p.n_matrices == 1) return {0, unit};
   UnitPlace at = {0, unit};
   TB_UNROLL
   for (uint32_t i = 1; i < kMatrices; ++i) {
@@ -29,8 +30,7 @@ TB_DEVICE UnitPlace place_of(const Product& p, uint32_t unit, uint32_t odd) {
   return at;
 }
 
-/// Addresses of the planes that hold the first tile of the unit; the second's is n_groups * kTile words on. Selected, not
-/// looked up, so that they are in scalar registers.
+/// Addresses of the planes that hold the first tile of the unit; the second's is n_groups * kTile words on.
 struct UnitPlanes {
   const uint8_t *signs, *scales;
 };
@@ -39,7 +39,8 @@ TB_DEVICE UnitPlanes planes_of(const Product& p, uint32_t unit, uint32_t odd) {
   if (is_gated(p.fuse)) {
     signs = odd ? p.matrix[1].signs : signs;
     scales = odd ? p.matrix[1].scales : scales;
-  } else {
+  } else if (p.n_matrices > 1) {
+    // Selected, not looked up, so that they are in scalar registers.
     uint32_t place = unit;
     TB_UNROLL
     for (uint32_t i = 1; i < kMatrices; ++i) {
@@ -94,83 +95,114 @@ TB_DEVICE void fetch_groups(const Product& p, uint32_t first_row, uint32_t begin
   }
 }
 
-/// Block `block` of n_blocks, rows [first_row, first_row + R), matvec_threads(n_groups) threads; `shared` holds
-/// matvec_shared_bytes(R, n_groups). Calls wait() once, before it reads what earlier kernels wrote.
+/// Block `block` of n_blocks, rows [first_row, first_row + R), one or two teams of team_threads(n_groups) threads; `shared`
+/// holds matvec_shared_bytes. Calls wait() once, before it reads what earlier kernels wrote.
 ///
-/// Units are dealt over the blocks one by one. A unit is a pair of tiles, gated two pairs; an item is one step (a group of
-/// each segment) of one pair, and the words of the next kPairs items are always on their way, whether they are steps of one
-/// pair or many pairs. Rounds of kPairs items end with the outputs of the pairs that are complete.
+/// Units are dealt over the blocks one by one. A unit has one part, gated two; parts are dealt over the teams. An item is one
+/// step (a group of each segment) of one part, of which a lane takes an output of each of the unit's two tiles. The words of
+/// a team's next kItems items are always on their way, whether they are steps of one part or many parts. Rounds of kItems
+/// items end with the outputs of the parts that are complete, while waves that have none of these go on.
 template <uint32_t R, class Wait>
 TB_DEVICE void matvec(const Product& p, uint32_t block, uint32_t n_blocks, uint32_t first_row, uint8_t* shared, Wait wait) {
-  constexpr uint32_t kPairs = pairs_of(R);
-  const uint32_t n_groups = p.n_groups, length = segment_groups(n_groups), n_waves = threads() / kWave;
-  const uint32_t half = lane() / kTile, row = lane() % kTile, segment = 2 * wave() + half;
+  constexpr uint32_t kItems = items_of(R), kRounds = sum_rounds(R);
+  const uint32_t n_groups = p.n_groups, length = segment_groups(n_groups), n_segments = segments_of(n_groups);
+  const uint32_t n_waves = threads() / kWave, team_waves = (n_segments + 1) / 2, n_teams = n_waves / team_waves;
+  const uint32_t team = wave() >= team_waves ? 1 : 0, team_wave = wave() - team * team_waves;
+  const uint32_t half = lane() / kTile, row = lane() % kTile, segment = 2 * team_wave + half;
+  const uint32_t ring = n_teams * kItems * kRounds;  // a power of two
   float* const sums = reinterpret_cast<float*>(shared + R * n_groups * kSharedGroupBytes);
-  float* const gates = sums + R * kPairs * 2 * kSumStride;  // [2][R][kUnit]: of gates whose up comes in a later round
+  float* const gates = sums + R * ring * 2 * kSumStride;  // [2][R][kUnit]: of gates whose up comes in a later round
   float* const factors = gates + 2 * R * kUnit;
   const bool gated = is_gated(p.fuse);
 
   const uint32_t my_units = block < p.n_units ? (p.n_units - block + n_blocks - 1) / n_blocks : 0;
-  const uint32_t n_pairs = gated ? 2 * my_units : my_units, n_items = n_pairs * length;
-  const auto unit_of = [&](uint32_t pair) { return block + n_blocks * (gated ? pair / 2 : pair); };
+  const uint32_t n_parts = gated ? 2 * my_units : my_units, n_items = (n_parts + n_teams - 1) / n_teams * length;
+  const auto unit_of = [&](uint32_t part) { return block + n_blocks * (gated ? part / 2 : part); };
 
-  Words4 words[kPairs][2];
-  uint16_t weight_scale[kPairs][2];
-  uint32_t coming_pair = 0, coming_step = 0;  // of the next item to load
-  const auto load = [&](uint32_t k) {
-    if (coming_pair < n_pairs) {
-      // Of an address only this part differs between lanes: the word in its tile.
-      const uint32_t word = min_of(segment * length + coming_step, n_groups - 1) * kTile + row;
-      const UnitPlanes at = planes_of(p, unit_of(coming_pair), coming_pair & 1);
-      TB_UNROLL
-      for (uint32_t t = 0; t < 2; ++t) {
-        words[k][t] = load_stream(reinterpret_cast<const Words4*>(at.signs) + t * n_groups * kTile + word);
-        weight_scale[k][t] = load_stream(reinterpret_cast<const uint16_t*>(at.scales) + t * n_groups * kTile + word);
-      }
-    }
-    ++coming_step;
-    coming_pair += coming_step == length;
-    coming_step = coming_step == length ? 0 : coming_step;
+  Words4 words[kItems][2];
+  uint16_t weight_scale[kItems][2];
+  const uint32_t tile_words = n_groups * kTile, first_group = min_of(segment * length, n_groups - 1);
+  const Words4* sign_at = nullptr;
+  const uint16_t* scale_at = nullptr;
+  uint32_t coming_part = team, coming_step = 0;  // of the next item to load
+  const auto seek = [&] {
+    if (coming_part >= n_parts) return;
+    const UnitPlanes at = planes_of(p, unit_of(coming_part), coming_part & 1);
+    sign_at = reinterpret_cast<const Words4*>(at.signs) + (first_group * kTile + row);
+    scale_at = reinterpret_cast<const uint16_t*>(at.scales) + (first_group * kTile + row);
   };
+  const auto load = [&](uint32_t k) {
+    if (coming_part >= n_parts) return;
+    words[k][0] = load_stream(sign_at);
+    words[k][1] = load_stream(sign_at + tile_words);
+    weight_scale[k][0] = load_stream(scale_at);
+    weight_scale[k][1] = load_stream(scale_at + tile_words);
+    if (++coming_step == length) {
+      coming_step = 0;
+      coming_part += n_teams;
+      seek();
+    } else {
+      const uint32_t on = first_group + coming_step < n_groups ? kTile : 0;  // a group again rather than none
+      sign_at += on;
+      scale_at += on;
+    }
+  };
+  seek();
   TB_UNROLL
-  for (uint32_t k = 0; k < kPairs; ++k) {
+  for (uint32_t k = 0; k < kItems; ++k) {
     words[k][0] = words[k][1] = {0, 0, 0, 0};
     weight_scale[k][0] = weight_scale[k][1] = 0;
     load(k);
   }
 
   wait();
-  const uint32_t begin = 2 * wave() * length, mine = min_of(begin + 2 * length, n_groups) - min_of(begin, n_groups);
-  fetch_groups<R>(p, first_row, begin, mine, shared);
+  // A wave fetches what it will read itself; two teams share the work.
+  const uint32_t begin = min_of(2 * team_wave * length, n_groups), end = min_of(begin + 2 * length, n_groups);
+  if (n_teams == 1)
+    fetch_groups<R>(p, first_row, begin, end - begin, shared);
+  else
+    fetch_groups<R>(p, first_row, min_of(begin + team * length, end), min_of(begin + (team + 1) * length, end) - min_of(begin + team * length, end), shared);
   const uint32_t n_tiles = n_groups * kGroupTiles;
-  float part = 0;  // of the first row whose factor this wave makes
-  if (p.squares && wave() < R) part = q8_part(p.squares + uint64_t{row_of_x(p, first_row + wave())} * n_tiles, n_tiles);
-  sync_wave();
+  float squares = 0;  // of the first row whose factor this wave makes
+  if (p.squares && wave() < R) squares = q8_part(p.squares + uint64_t{row_of_x(p, first_row + wave())} * n_tiles, n_tiles);
+  if (n_teams == 1) sync_wave();
+  else sync_block();
 
-  const auto total = [&](uint32_t pair, uint32_t r) {
-    const float* const from = sums + ((pair % kPairs * 2 + half) * R + r) * kSumStride + row;
-    const uint32_t n_segments = segments_of(n_groups);
+  const auto total = [&](uint32_t part, uint32_t r) {
+    const float* const from = sums + (((part & (ring - 1)) * 2 + half) * R + r) * kSumStride + row;
     float f = 0;
-    for (uint32_t k = 0; k < n_segments; ++k) f += from[k * kTile];
+    if (n_segments == kSegments) {
+      float s[kSegments];
+      TB_UNROLL
+      for (uint32_t k = 0; k < kSegments; ++k) s[k] = from[k * kTile];
+      TB_UNROLL
+      for (uint32_t k = 0; k < kSegments; ++k) f += s[k];
+    } else {
+      for (uint32_t k = 0; k < n_segments; ++k) f += from[k * kTile];
+    }
     return p.squares ? f * factors[r] : f;
   };
-  // A job is one row of one pair that this round completed: first pair, then its rows, dealt over the waves.
-  const auto residual_at = [&](uint32_t pair, uint32_t r) {
-    const UnitPlace at = place_of(p, unit_of(pair), 0);
+  // A job is one row of one part that this round completed, dealt over the waves.
+  const auto residual_at = [&](uint32_t part, uint32_t r) {
+    const UnitPlace at = place_of(p, unit_of(part), 0);
     const uint32_t o = at.unit * kUnit + lane();
     return first_row + r < p.max_rows && o < p.matrix[at.matrix].rows ? residual_of(p, first_row + r, o) : 0.f;
   };
 
   float acc[2][R];
-  uint32_t pair = 0, step = 0;  // of the item in work
+  uint32_t part = team, step = 0, done = 0;  // of the item in work; parts of all teams that are complete
   TB_NO_UNROLL
-  for (uint32_t base = 0; base < n_items; base += kPairs) {
-    const uint32_t first_done = pair, end_done = min_of((base + kPairs) / length, n_pairs), n_jobs = (end_done - first_done) * R;
+  for (uint32_t base = 0; base < n_items; base += kItems) {
+    const uint32_t first_done = done;
+    uint32_t n_done = 0;
+    for (uint32_t steps = step + kItems; steps >= length; steps -= length) n_done += n_teams;
+    n_done = min_of(n_done, n_parts - first_done);
+    const uint32_t n_jobs = n_done * R;
     float residual = 0;  // of the wave's first job: on its way while the dots run
     if (p.fuse == fuse_add && wave() < n_jobs) residual = residual_at(first_done + wave() / R, wave() % R);
     TB_UNROLL
-    for (uint32_t k = 0; k < kPairs; ++k) {
-      if (base + k >= n_items) continue;
+    for (uint32_t k = 0; k < kItems; ++k) {
+      if (part >= n_parts) continue;
       const uint32_t wanted = segment * length + step, group = min_of(wanted, n_groups - 1);
       const bool in_row = wanted < n_groups;
       if (step == 0) {
@@ -179,12 +211,9 @@ TB_DEVICE void matvec(const Product& p, uint32_t block, uint32_t n_blocks, uint3
       }
       const Words4 now[2] = {words[k][0], words[k][1]};
       const float d[2] = {half_to_float(weight_scale[k][0]), half_to_float(weight_scale[k][1])};
-      // With few words in flight the next must be asked for before the dots; with many, copies are saved.
-      constexpr bool kEarly = kPairs <= 2;
-      if (kEarly) load(k);
+      load(k);
       float inner[2][R];
       group_inner<R, 2>(now, shared + group * kSharedGroupBytes, n_groups * kSharedGroupBytes, inner);
-      if (!kEarly) load(k);
       TB_UNROLL
       for (uint32_t r = 0; r < R; ++r) {
         TB_UNROLL
@@ -194,23 +223,24 @@ TB_DEVICE void matvec(const Product& p, uint32_t block, uint32_t n_blocks, uint3
         }
       }
       if (++step == length) {
-        float* const to = sums + pair % kPairs * (2 * R * kSumStride) + segment * kTile + row;
+        float* const to = sums + (part & (ring - 1)) * (2 * R * kSumStride) + segment * kTile + row;
         TB_UNROLL
         for (uint32_t t = 0; t < 2; ++t) {
           TB_UNROLL
           for (uint32_t r = 0; r < R; ++r) to[(t * R + r) * kSumStride] = acc[t][r];
         }
         step = 0;
-        ++pair;
+        part += n_teams;
       }
     }
     if (p.squares && base == 0)
       for (uint32_t r = wave(); r < R; r += n_waves) {
-        if (r != wave()) part = q8_part(p.squares + uint64_t{row_of_x(p, first_row + r)} * n_tiles, n_tiles);
-        const float factor = q8_factor(part, n_tiles, p.eps);
+        if (r != wave()) squares = q8_part(p.squares + uint64_t{row_of_x(p, first_row + r)} * n_tiles, n_tiles);
+        const float factor = q8_factor(squares, n_tiles, p.eps);
         if (lane() == 0) factors[r] = factor;
       }
     if (n_jobs == 0) continue;
+    done += n_done;
     sync_block();
     for (uint32_t job = wave(); job < n_jobs; job += n_waves) {
       const uint32_t of = first_done + job / R, r = job % R;
@@ -220,7 +250,7 @@ TB_DEVICE void matvec(const Product& p, uint32_t block, uint32_t n_blocks, uint3
       if (!gated) {
         y = total(of, r);
       } else if ((of & 1) == 0) {
-        if (of + 1 == end_done) *gate = total(of, r);
+        if (of + 1 == done) *gate = total(of, r);
         continue;
       } else {
         y = of == first_done ? *gate : total(of - 1, r);
@@ -229,7 +259,7 @@ TB_DEVICE void matvec(const Product& p, uint32_t block, uint32_t n_blocks, uint3
       if (job != wave() && p.fuse == fuse_add) residual = residual_at(of, r);
       finish(p, place_of(p, unit_of(of), 0), first_row + r, y, up, residual);
     }
-    if (base + kPairs < n_items) sync_block();  // the sums are written again
+    if (kRounds == 1 && base + kItems < n_items) sync_block();  // the sums are written again
   }
 }
 

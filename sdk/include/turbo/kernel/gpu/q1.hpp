@@ -79,7 +79,7 @@ TB_DEVICE void group_inner(const Words4 (&w)[T], const uint8_t* group, uint32_t 
     for (uint32_t r = 0; r < R; ++r) inner[i][r] = 0;
   }
   // Unrolled only where registers are plenty.
-  if constexpr (R * T <= 8) {
+  if constexpr (R * T <= 4) {
     TB_UNROLL
     for (uint32_t t = 0; t < kGroupTiles; ++t) add_tile<R, T>(w, group, row_bytes, t, inner);
   } else {

@@ -104,13 +104,15 @@ struct Gather {
   uint32_t n_groups, rows;
 };
 
-// The matvec kernels: R rows of activations; a block holds pairs_of(R) pairs of tiles' words in flight, a power of two.
-TURBO_GPU_BOTH constexpr uint32_t pairs_of(uint32_t rows) { return rows == 1 ? 4 : rows <= 4 ? 2 : 1; }
-TURBO_GPU_BOTH constexpr uint32_t matvec_threads(uint32_t n_groups) { return (segments_of(n_groups) + 1) / 2 * 32; }
-constexpr uint32_t kMatvecThreads = kSegments / 2 * 32;
+// The matvec kernels: R rows of activations. A team of waves, a half of one a segment, takes a unit; a block has one team or
+// two. Words of items_of(R) items are in flight, and sums of sum_rounds(R) rounds are kept apart.
+TURBO_GPU_BOTH constexpr uint32_t items_of(uint32_t rows) { return rows == 1 ? 4 : rows <= 4 ? 2 : 1; }
+TURBO_GPU_BOTH constexpr uint32_t sum_rounds(uint32_t rows) { return rows <= 2 ? 2 : 1; }
+TURBO_GPU_BOTH constexpr uint32_t team_threads(uint32_t n_groups) { return (segments_of(n_groups) + 1) / 2 * 32; }
+constexpr uint32_t kMostTeams = 2, kMatvecThreads = kMostTeams * (kSegments / 2 * 32);
 constexpr uint32_t kSumStride = kSegments * kTile + kTile;  // floats of one (tile, row) among the segment sums
-TURBO_GPU_BOTH constexpr uint32_t matvec_shared_bytes(uint32_t rows, uint32_t n_groups) {
-  return rows * (n_groups * kSharedGroupBytes + 4 * (1 + 2 * kUnit + pairs_of(rows) * 2 * kSumStride));
+TURBO_GPU_BOTH constexpr uint32_t matvec_shared_bytes(uint32_t rows, uint32_t n_groups, uint32_t n_teams) {
+  return rows * (n_groups * kSharedGroupBytes + 4 * (1 + 2 * kUnit + n_teams * items_of(rows) * sum_rounds(rows) * 2 * kSumStride));
 }
 
 // The matrix-matrix kernel: a block of 4 waves computes 4 tiles of outputs for 32 rows; a lane one of each tile for 4 rows.
