@@ -190,12 +190,13 @@ TB_DEVICE void matvec(const Product& p, uint32_t block, uint32_t n_blocks, uint3
   };
 
   float acc[2][R];
-  uint32_t part = team, step = 0, done = 0;  // of the item in work; parts of all teams that are complete
+  uint32_t part = team, step = 0;   // of the item in work
+  uint32_t done = 0, steps = 0;     // parts of all teams that are complete, steps begun since; the same in all waves
   TB_NO_UNROLL
   for (uint32_t base = 0; base < n_items; base += kItems) {
     const uint32_t first_done = done;
     uint32_t n_done = 0;
-    for (uint32_t steps = step + kItems; steps >= length; steps -= length) n_done += n_teams;
+    for (steps += kItems; steps >= length; steps -= length) n_done += n_teams;
     n_done = min_of(n_done, n_parts - first_done);
     const uint32_t n_jobs = n_done * R;
     float residual = 0;  // of the wave's first job: on its way while the dots run
