@@ -226,14 +226,20 @@ std::vector<float> formula(const std::vector<uint8_t>& packed, uint32_t rows, ui
       float acc = 0;
       for (uint32_t g = s * length; g < std::min(groups, (s + 1) * length); ++g) {
         const uint64_t word = q1::word_of(o, g, groups);
-        float inner = 0;
+        float base = 0;
         for (uint32_t t = 0; t < 4; ++t) {
           int sum = 0;
+          for (uint32_t i = 32 * t; i < 32 * t + 32; ++i) sum += q[g * 128 + i];
+          base = std::fmaf(scale[g * 4 + t], static_cast<float>(sum), base);
+        }
+        float inner = -base;
+        for (uint32_t t = 0; t < 4; ++t) {
+          int sum = 0;  // under set bits
           for (uint32_t i = 32 * t; i < 32 * t + 32; ++i) {
             const q1::SignPlace at = q1::sign_place(i);
-            sum += packed[word * 16 + at.byte] >> at.bit & 1 ? q[g * 128 + i] : -q[g * 128 + i];
+            if (packed[word * 16 + at.byte] >> at.bit & 1) sum += q[g * 128 + i];
           }
-          inner = std::fmaf(scale[g * 4 + t], static_cast<float>(sum), inner);
+          inner = std::fmaf(2 * scale[g * 4 + t], static_cast<float>(sum), inner);
         }
         uint16_t half;
         std::memcpy(&half, &packed[q1::sign_bytes(rows, groups) + word * 2], 2);

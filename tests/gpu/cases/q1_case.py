@@ -5,7 +5,7 @@ import numpy as np
 from case import F, Fault, KernelCase, U, U64, every_target, launch
 from rdna import reference
 
-NO_UNIT, FUSE_ADD, FLOAT_BASE = U(0xFFFFFFFF), U(1), 0x4B400000
+NO_UNIT, FUSE_ADD = U(0xFFFFFFFF), U(1)
 EPS = F(1e-6)
 
 
@@ -34,16 +34,19 @@ class Weights:
 
     def product(self, rows):
         """Bytes (class Bytes) times the matrix, in the order that every kernel follows."""
-        signs = self.bits.astype(np.int32).reshape(self.rows, self.groups * 4, 32) * 2 - 1
+        bits, codes = self.bits.astype(np.int32).reshape(self.rows, self.groups * 4, 32), rows.codes.astype(np.int32)
         length = -(-self.groups // 16)
         total = np.zeros((len(rows.codes), self.rows), F)
         for begin in range(0, self.groups, length):
             acc = np.zeros_like(total)
             for g in range(begin, min(begin + length, self.groups)):
-                inner = np.zeros_like(total)
+                base = np.zeros(len(rows.codes), F)
                 for t in range(4 * g, 4 * g + 4):
-                    sums = (rows.codes[:, t].astype(np.int32) @ signs[:, t].T).astype(F)
-                    inner = reference.fma(np.broadcast_to(rows.scale[:, t, None], total.shape), sums, inner)
+                    base = reference.fma(rows.scale[:, t], rows.sum[:, t], base)
+                inner = np.broadcast_to(-base[:, None], total.shape)
+                for t in range(4 * g, 4 * g + 4):
+                    sums = (codes[:, t] @ bits[:, t].T).astype(F)
+                    inner = reference.fma(np.broadcast_to(2 * rows.scale[:, t, None], total.shape), sums, inner)
                 acc = reference.fma(np.broadcast_to(self.scales[None, :, g].astype(F), total.shape), inner, acc)
             total = total + acc
         return total
@@ -67,7 +70,7 @@ class Bytes:
         with np.errstate(divide="ignore"):
             inverse = np.where(largest > 0, F(127) / largest, F(0)).astype(F)
         self.codes = np.clip(np.rint(y * inverse[..., None]), -127, 127).astype(np.int8)
-        self.base = (FLOAT_BASE - self.codes.astype(np.int32).sum(2)).astype(np.int32)
+        self.sum = self.codes.astype(np.int32).sum(2).astype(F)
         self.squares = tree((x * x).reshape(n, -1, 32))
 
     def factor(self):
@@ -78,7 +81,7 @@ class Bytes:
         return F(1) / np.sqrt(tree(lanes) / F(tiles * 32) + EPS)
 
     def scales(self):
-        return np.ascontiguousarray(np.stack([self.scale.view(np.int32), self.base], 2))
+        return np.ascontiguousarray(np.stack([self.scale, self.sum], 2))
 
 
 class Product(KernelCase):
@@ -86,7 +89,7 @@ class Product(KernelCase):
 
     @staticmethod
     def empty(n, cols):
-        return [np.full((n, cols), 99, np.int8), np.zeros((n, cols // 32, 2), np.int32), np.full((n, cols // 32), np.nan, F)]
+        return [np.full((n, cols), 99, np.int8), np.zeros((n, cols // 32, 2), F), np.full((n, cols // 32), np.nan, F)]
 
     def arguments(self, weights, x, out, n_rows, normed=False, residual=None, out_bytes=None, out_norm=None):
         matrix = [weights.packed_signs, weights.packed_scales, None, out, U64(out.shape[1]), U(weights.rows), U(0)]
@@ -97,9 +100,10 @@ class Product(KernelCase):
                 U(weights.groups), U(1), U(len(x.codes)), U(-(-weights.rows // 32)), FUSE_ADD if residual is not None else U(0)]
 
     @staticmethod
-    def shared_bytes(rows_at_once, groups):
-        pairs = 4 if rows_at_once == 1 else 2 if rows_at_once <= 4 else 1
-        return rows_at_once * (groups * 160 + 4 * (1 + 64 + pairs * 2 * (16 * 16 + 16)))
+    def shared_bytes(rows_at_once, groups, teams=1):
+        items = 4 if rows_at_once == 1 else 2 if rows_at_once <= 4 else 1
+        rounds = 2 if rows_at_once <= 2 else 1
+        return rows_at_once * (groups * 160 + 4 * (1 + 64 + teams * items * rounds * 2 * (16 * 16 + 16)))
 
     def run_matvec(self, code, name, rows_at_once, groups, n):
         weights = Weights(self.rng, 40, groups)
@@ -107,9 +111,12 @@ class Product(KernelCase):
         residual, out = self.rng.standard_normal((n, 40)).astype(F), np.full((n, 40), np.nan, F)
         rows = Bytes(x, norm)
         segments = -(-groups // -(-groups // 16))
-        launch(code, name, grid=(2, -(-n // rows_at_once)), threads=(segments + 1) // 2 * 32, shared_bytes=self.shared_bytes(rows_at_once, groups),
-               args=self.arguments(weights, rows, out, np.array([n], U), True, residual))
-        self.equal_bits(out, residual + weights.product(rows) * rows.factor()[:, None])
+        for teams in (1, 2):
+            out[:] = np.nan
+            launch(code, name, grid=(3 - teams, -(-n // rows_at_once)), threads=teams * ((segments + 1) // 2) * 32,
+                   shared_bytes=self.shared_bytes(rows_at_once, groups, teams),
+                   args=self.arguments(weights, rows, out, np.array([n], U), True, residual))
+            self.equal_bits(out, residual + weights.product(rows) * rows.factor()[:, None])
 
     @every_target
     def test_one_row(self, code):

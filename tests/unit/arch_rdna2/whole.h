@@ -12,7 +12,7 @@ using namespace turbo::arch_rdna2;
 
 class Whole : public Components {
  public:
-  struct Takes { bool norm = true, bias = true, several = true, add = true, gate = true, prologue = true, append = true, attend = true; };
+  struct Takes { bool norm = true, bias = true, several = true, add = true, gate = true, prologue = true, append = true, attend = true, bytes = true, rows = true; };
 
   Whole(const turbo_device& device, Takes takes) : takes(takes), ops_(device), plain_(device) {}
 
@@ -27,9 +27,14 @@ class Whole : public Components {
         [](void* self, turbo_stream*, const turbo_device_matmul* args, turbo_error* error) -> turbo_status {
           return guarded(error, [&] { of(self).matmul(*args); });
         },
-        [](void* self, turbo_stream*, const turbo_matrix* matrix, const int32_t* ids, const uint32_t* n_rows, uint32_t max_rows, float* dst,
-           uint64_t stride, turbo_error* error) -> turbo_status {
-          return guarded(error, [&] { of(self).plain_.gather(*matrix, ids, n_rows, max_rows, dst, stride); });
+        [](void* self, const turbo_device_gather* args, turbo_error* error) -> turbo_status {
+          return args->out_q8.rows && !of(self).takes.bytes ? fill_error(error, TURBO_UNSUPPORTED, "not taken") : TURBO_OK;
+        },
+        [](void* self, turbo_stream*, const turbo_device_gather* args, turbo_error* error) -> turbo_status {
+          return guarded(error, [&] {
+            of(self).plain_.gather(*args);
+            mark(args->out_q8, args->dst, args->out_norm);
+          });
         }};
     return {plain.host, &table, const_cast<Whole*>(this)};
   }
@@ -60,13 +65,23 @@ class Whole : public Components {
   }
 
   Takes takes;
-  mutable uint32_t n_matmuls = 0, n_attends = 0;
+  mutable uint32_t n_matmuls = 0, n_attends = 0, n_bytes = 0, n_chosen = 0;
 
  private:
   static const Whole& of(void* self) { return *static_cast<const Whole*>(self); }
   static uint64_t rounded(uint64_t n) { return (n + 63) / 64 * 64; }
 
+  // In place of bytes stands what they would be made of, noted when the writer is enqueued.
+  struct Mark {
+    const float *x, *norm;
+  };
+  static void mark(const turbo_device_q8& q8, const float* x, const float* norm) {
+    if (q8.rows) *reinterpret_cast<Mark*>(q8.base) = {x, norm};
+  }
+
   bool good(const turbo_device_matmul& a) const {
+    if (!takes.bytes && (a.x_q8.rows || a.out_q8.rows)) return false;
+    if (!takes.rows && a.x_rows) return false;
     const bool several = a.n_matrices > 1 && a.fuse == TURBO_FUSE_NONE, gate = a.fuse == TURBO_FUSE_SILU || a.fuse == TURBO_FUSE_GELU;
     bool bias = false;
     for (uint32_t i = 0; i < a.n_matrices; ++i) bias |= a.bias[i] != nullptr;
@@ -74,7 +89,7 @@ class Whole : public Components {
            (takes.add || a.fuse != TURBO_FUSE_ADD);
   }
   static uint64_t workspace(const turbo_device_matmul& a) {
-    uint64_t floats = a.norm ? a.max_rows * rounded(a.cols) : 0;
+    uint64_t floats = ((a.norm ? 1 : 0) + (a.x_rows ? 1 : 0)) * (a.max_rows * rounded(a.cols));
     if (a.fuse != TURBO_FUSE_NONE)
       for (uint32_t i = 0; i < a.n_matrices; ++i) floats += a.max_rows * rounded(a.matrices[i]->rows);
     return floats * sizeof(float);
@@ -88,10 +103,27 @@ class Whole : public Components {
     one.fuse = TURBO_FUSE_NONE;
     one.norm = nullptr;
     one.bias[0] = nullptr;
-    if (a.norm) {
+    one.x_rows = nullptr;
+    one.x_q8 = one.out_q8 = {};
+    if (a.x_q8.rows) {
+      const Mark made = *reinterpret_cast<const Mark*>(a.x_q8.base);
+      if (made.x != a.x || made.norm != a.norm) throw Failure(TURBO_INTERNAL, "bytes of another value");
+      ++n_bytes;
+    }
+    mark(a.out_q8, a.out[0], a.out_norm);
+    if (a.x_rows) {
+      ++n_chosen;
       one.x = next;
       one.x_stride = rounded(a.cols);
-      ops_.norm({a.n_rows, a.x, a.norm, next, a.x_stride, one.x_stride, static_cast<uint32_t>(a.cols), 1, a.eps, 0}, a.max_rows);
+      ops_.element({a.n_rows, a.x_rows, a.x, nullptr, next, a.x_stride, 0, one.x_stride, a.cols, 0, kCopy, 0}, a.max_rows);
+      next += a.max_rows * one.x_stride;
+    }
+    if (a.norm) {
+      const float* const from = one.x;
+      const uint64_t from_stride = one.x_stride;
+      one.x = next;
+      one.x_stride = rounded(a.cols);
+      ops_.norm({a.n_rows, from, a.norm, next, from_stride, one.x_stride, static_cast<uint32_t>(a.cols), 1, a.eps, 0}, a.max_rows);
       next += a.max_rows * one.x_stride;
     }
     const float* parts[2] = {};
@@ -124,7 +156,7 @@ class Whole : public Components {
 
   bool good(const turbo_device_attend& a) const {
     const bool prologue = a.q_norm || a.k_norm || a.rope_dims;
-    return takes.attend && (takes.append || !a.k_rows) && (takes.prologue || !prologue);
+    return takes.attend && (takes.bytes || !a.out_q8.rows) && (takes.append || !a.k_rows) && (takes.prologue || !prologue);
   }
   struct Layout { uint64_t q, k, partials, state, bytes, score_stride, partial_stride, q_stride, k_stride; };  // scores lie at 0
   static Layout layout(const turbo_device_attend& a) {
@@ -154,6 +186,7 @@ class Whole : public Components {
 
   void attend(const turbo_device_attend& a) const {
     ++n_attends;
+    mark(a.out_q8, a.out, nullptr);
     const Layout l = layout(a);
     const auto at = [&](uint64_t offset) { return reinterpret_cast<float*>(static_cast<uint8_t*>(a.workspace) + offset); };
     turbo_device_attend one = a;

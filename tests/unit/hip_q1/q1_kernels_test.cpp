@@ -99,11 +99,17 @@ std::vector<float> reference(const Weights& w, const float* x, const float* norm
     for (uint32_t s = 0; s * length < w.groups; ++s) {
       float acc = 0;
       for (uint32_t g = s * length; g < std::min(w.groups, (s + 1) * length); ++g) {
-        float inner = 0;
+        float base = 0;
         for (uint32_t t = 0; t < 4; ++t) {
           int sum = 0;
-          for (uint32_t i = g * 128 + t * 32; i < g * 128 + t * 32 + 32; ++i) sum += w.bits[size_t{o} * cols + i] ? b.q[i] : -b.q[i];
-          inner = std::fmaf(b.scale[g * 4 + t], static_cast<float>(sum), inner);
+          for (uint32_t i = 0; i < 32; ++i) sum += b.q[g * 128 + t * 32 + i];
+          base = std::fmaf(b.scale[g * 4 + t], static_cast<float>(sum), base);
+        }
+        float inner = -base;
+        for (uint32_t t = 0; t < 4; ++t) {
+          int sum = 0;  // under set bits
+          for (uint32_t i = g * 128 + t * 32; i < g * 128 + t * 32 + 32; ++i) sum += w.bits[size_t{o} * cols + i] ? b.q[i] : 0;
+          inner = std::fmaf(2 * b.scale[g * 4 + t], static_cast<float>(sum), inner);
         }
         acc = std::fmaf(w.scale[o * w.groups + g], inner, acc);
       }
@@ -128,7 +134,7 @@ struct ByteRows {
   uint32_t tiles;
 
   ByteRows(uint32_t rows, uint32_t cols)
-      : codes(size_t{rows} * cols, 99), scales(size_t{rows} * cols / 32, {-9.f, 0}), squares(size_t{rows} * cols / 32, -9.f), tiles(cols / 32) {}
+      : codes(size_t{rows} * cols, 99), scales(size_t{rows} * cols / 32, {-9.f, 0.f}), squares(size_t{rows} * cols / 32, -9.f), tiles(cols / 32) {}
   Q8Rows view() { return {codes.data(), scales.data(), squares.data(), tiles}; }
 };
 
@@ -235,7 +241,7 @@ void expect_bytes(const ByteRows& got, uint32_t row, const float* x, const float
     int sum = 0;
     for (uint32_t i = 0; i < 32; ++i) sum += want.q[t * 32 + i];
     const size_t at = size_t{row} * got.tiles + t;
-    ASSERT_TRUE(same(want.scale[t], got.scales[at].scale) && got.scales[at].base == kFloatBase - sum && same(want.squares[t], got.squares[at]))
+    ASSERT_TRUE(same(want.scale[t], got.scales[at].scale) && got.scales[at].sum == static_cast<float>(sum) && same(want.squares[t], got.squares[at]))
         << "row " << row << " tile " << t;
   }
 }

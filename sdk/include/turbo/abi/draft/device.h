@@ -108,7 +108,7 @@ typedef struct turbo_device_table {
 /* Rows as signed bytes in tiles of 32 columns with a scale each (turbo/kernel/gpu/q8.hpp): one piece of device memory of
  * TURBO_DEVICE_Q8_BYTES, which holds, one behind the other,
  *   int8_t codes[rows][cols]
- *   struct { float scale; int32_t base; } scales[rows][cols / 32]
+ *   struct { float scale; float sum; } scales[rows][cols / 32]
  *   float squares[rows][cols / 32]     sums of squares of what was given, before weights of a norm
  * cols is a multiple of 32. */
 #define TURBO_DEVICE_Q8_TILE 32u

@@ -23,8 +23,8 @@ struct GemmShared {
 
 /// Four tiles, the block-th such, rows from first_row on.
 TB_DEVICE void gemm(const Product& p, uint32_t block, uint32_t first_row, GemmShared& shared) {
-  constexpr uint32_t kPieces = kGemmRows * 8 / kGemmThreads, kHalfUnits = kGemmTiles / 2;
-  static_assert(kGemmTiles * kTile * 2 == kGemmThreads && kGemmRows * 4 == kGemmThreads && kHalfUnits == 2);
+  constexpr uint32_t kPieces = kGemmRows * 8 / kGemmThreads, kScales = kGemmRows * kGroupTiles / kGemmThreads, kHalfUnits = kGemmTiles / 2;
+  static_assert(kGemmTiles * kTile * 2 == kGemmThreads && kScales * kGemmThreads == kGemmRows * kGroupTiles && kHalfUnits == 2);
   const uint32_t n_groups = p.n_groups, length = segment_groups(n_groups);
   const bool gated = is_gated(p.fuse);
   // Unit of the first or second pair of tiles, and whether it is an up's.
@@ -38,7 +38,10 @@ TB_DEVICE void gemm(const Product& p, uint32_t block, uint32_t first_row, GemmSh
   const Words2* const signs = reinterpret_cast<const Words2*>(planes.signs) + place * 2 + part;
   const uint16_t* const weight_scales = reinterpret_cast<const uint16_t*>(planes.scales) + place;
   const uint32_t scale_row = thread() / kGroupTiles, scale_tile = thread() % kGroupTiles;
-  const Q8Scale* const scales = p.scales + uint64_t{row_of_x(p, first_row + scale_row)} * n_groups * kGroupTiles + scale_tile;
+  const Q8Scale* scales[kScales];
+  TB_UNROLL
+  for (uint32_t i = 0; i < kScales; ++i)
+    scales[i] = p.scales + uint64_t{row_of_x(p, first_row + scale_row + i * (kGemmThreads / kGroupTiles))} * n_groups * kGroupTiles + scale_tile;
   const int8_t* pieces[kPieces];
   TB_UNROLL
   for (uint32_t i = 0; i < kPieces; ++i) {
@@ -48,15 +51,18 @@ TB_DEVICE void gemm(const Product& p, uint32_t block, uint32_t first_row, GemmSh
   Words4 coming[kPieces];
   Words2 coming_signs;
   uint16_t coming_weight_scale;
-  Words2 coming_scale;
+  Words2 coming_scale[kScales];
   const auto load = [&](uint32_t group) {
     TB_UNROLL
     for (uint32_t i = 0; i < kPieces; ++i) coming[i] = load_words(pieces[i] + group * kGroup);
     const Words2& from = signs[group * kTile * 2];
     coming_signs = {from.x, from.y};
     coming_weight_scale = weight_scales[group * kTile];
-    const Words2& scale = *reinterpret_cast<const Words2*>(scales + group * kGroupTiles);
-    coming_scale = {scale.x, scale.y};
+    TB_UNROLL
+    for (uint32_t i = 0; i < kScales; ++i) {
+      const Words2& scale = *reinterpret_cast<const Words2*>(scales[i] + group * kGroupTiles);
+      coming_scale[i] = {scale.x, scale.y};
+    }
   };
   const auto put = [&](GemmBuffer& buffer) {
     TB_UNROLL
@@ -66,7 +72,10 @@ TB_DEVICE void gemm(const Product& p, uint32_t block, uint32_t first_row, GemmSh
     }
     reinterpret_cast<Words2*>(buffer.words)[thread()] = coming_signs;
     buffer.weight_scale[loader] = half_to_float(coming_weight_scale);
-    *reinterpret_cast<Words2*>(buffer.groups + scale_row * kSharedGroupBytes + kGroup + scale_tile * sizeof(Q8Scale)) = coming_scale;
+    TB_UNROLL
+    for (uint32_t i = 0; i < kScales; ++i)
+      *reinterpret_cast<Words2*>(buffer.groups + (scale_row + i * (kGemmThreads / kGroupTiles)) * kSharedGroupBytes + kGroup +
+                                 scale_tile * sizeof(Q8Scale)) = coming_scale[i];
   };
 
   const uint32_t output = lane() % kTile, lane_row = (2 * wave() + lane() / kTile) * kGemmLaneRows;

@@ -7,7 +7,7 @@
 //
 // Activations are rows of bytes (q8_layout.hpp): 32 columns share a scale, four of these tiles make a group. A tile of a
 // group meets bit t of the low and of the high half of every byte of the 16, in the order of its columns: (word &
-// 0x01010101 << t) dotted with codes is 2^t times the sum of the codes under set bits, and four values cost one dot.
+// 0x01010101 << bit) dotted with codes is 2^bit times the sum of the codes under set bits, and four values cost one dot.
 #pragma once
 
 #include <turbo/kernel/gpu/q8_layout.hpp>

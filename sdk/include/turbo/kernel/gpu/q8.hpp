@@ -2,7 +2,7 @@
 // their tile, so that the products which read them only read bytes.
 //
 // A tile: weighted = x * weight (weight 1 without a norm), quantised as quantise.hpp says: value = scale * code.
-//   base      kFloatBase - sum of the codes
+//   sum       of the codes, an integer
 //   squares   sum of x * x: each product rounded, then the wave's tree
 // Factor of a normed row: lane l adds the squares of tiles l, l + 32, ... rising, then the wave's tree, then
 // norm_scale of norm.hpp.
@@ -23,7 +23,7 @@ TB_DEVICE void write_q8_tile(const Q8Rows& to, uint32_t row, uint32_t tile, floa
   const uint64_t at = row * to.n_tiles + tile;
   to.codes[at * kQ8Tile + lane()] = static_cast<int8_t>(q);
   if (lane() == 0) {
-    to.scales[at] = {by.scale, kFloatBase - sum};
+    to.scales[at] = {by.scale, static_cast<float>(sum)};
     to.squares[at] = squares;
   }
 }

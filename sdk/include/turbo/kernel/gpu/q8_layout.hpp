@@ -19,7 +19,7 @@ constexpr int32_t kFloatBase = 0x4b400000;
 
 struct alignas(8) Q8Scale {
   float scale;
-  int32_t base;  // kFloatBase - sum of codes
+  float sum;  // of the codes
 };
 
 struct Q8Rows {
