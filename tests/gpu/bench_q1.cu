@@ -189,7 +189,7 @@ Choice gemm_choice(const q1::Product& p) { return {turbo::q1::gemm, p.fuse >= q1
 Choice matvec_choice(const q1::Product& p, uint32_t width, uint32_t per_unit, uint32_t teams) {
   const uint32_t most = units * per_unit, rounds = (p.n_units + most - 1) / most, passes = (p.max_rows + width - 1) / width;
   const uint32_t kernel = width == 1 ? 0 : width == 2 ? 1 : width == 4 ? 2 : 3;
-  return {static_cast<turbo::q1::Kernel>(kernel), (p.n_units + rounds - 1) / rounds, passes, teams * q1::team_threads(p.n_groups),
+  return {static_cast<turbo::q1::Kernel>(kernel), (p.n_units + rounds - 1) / rounds, passes, teams * q1::team_waves(p.n_groups) * 32,
           q1::matvec_shared_bytes(width, p.n_groups, teams)};
 }
 
@@ -217,7 +217,7 @@ std::vector<float> formula(const std::vector<uint8_t>& packed, uint32_t rows, ui
       largest = std::max(largest, std::fabs(y[i]));
     }
     lanes[t % 32] += tree(squares);
-    scale[t] = largest / 127.f;
+    scale[t] = largest * (1 / 127.f);
     for (uint32_t i = 0; i < 32 && largest > 0; ++i) q[t * 32 + i] = static_cast<int>(std::nearbyint(std::min(127.f, std::max(-127.f, y[i] * (127.f / largest)))));
   }
   const float factor = 1.f / std::sqrt(tree(lanes) / static_cast<float>(cols) + eps);
@@ -275,7 +275,7 @@ void check(uint32_t rows, uint32_t cols, uint32_t n, bool normed) {
   std::vector<std::pair<std::string, Choice>> choices = {{"default", default_choice(p)}, {"gemm", gemm_choice(p)}};
   for (const uint32_t width : {1u, 2u, 4u, 8u})
     for (const uint32_t teams : {1u, 2u})
-      if (q1::matvec_shared_bytes(width, groups, teams) <= shared_limit) choices.push_back({"matvec", matvec_choice(p, width, 2, teams)});
+      if (teams <= q1::most_teams(groups) && q1::matvec_shared_bytes(width, groups, teams) <= shared_limit) choices.push_back({"matvec", matvec_choice(p, width, 2, teams)});
   for (const auto& [name, choice] : choices) {
     CHECK(cudaMemset(b.out, 0xff, want.size() * 4));
     prepare_rows(shape, b, n);
@@ -400,7 +400,7 @@ int main(int argc, char** argv) {
           for (const uint32_t width : {1u, 2u, 4u, 8u})
             for (const uint32_t per_unit : {1u, 2u})
               for (const uint32_t teams : {1u, 2u}) {
-                if (width > rows || width * 2 < rows || q1::matvec_shared_bytes(width, p.n_groups, teams) > shared_limit) continue;
+                if (width > rows || width * 2 < rows || teams > q1::most_teams(p.n_groups) || q1::matvec_shared_bytes(width, p.n_groups, teams) > shared_limit) continue;
                 std::printf(" w%u x%u t%u %.2f", width, per_unit, teams, time_of(s, b, rows, matvec_choice(p, width, per_unit, teams), pool, pool_bytes));
               }
           std::printf(" ]");

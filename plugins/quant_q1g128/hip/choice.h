@@ -37,9 +37,9 @@ inline Choice choose(uint32_t max_rows, uint32_t n_groups, uint32_t n_units, boo
   const bool two = rows <= 4 && n_units > compute_units && n_units <= 2 * compute_units;
   const uint32_t most = two ? 2 * compute_units : compute_units, rounds = (n_units + most - 1) / most;
   const bool pays = rows > 1 || rounds > 1 || gated || layout::segment_groups(n_groups) > 2;
-  const uint32_t teams = !two && pays && layout::matvec_shared_bytes(rows, n_groups, 2) <= shared ? 2 : 1;
+  const uint32_t teams = layout::most_teams(n_groups) > 1 && !two && pays && layout::matvec_shared_bytes(rows, n_groups, 2) <= shared ? 2 : 1;
   return {rows == 1 ? matvec_1 : rows == 2 ? matvec_2 : rows == 4 ? matvec_4 : matvec_8, (n_units + rounds - 1) / rounds, passes,
-          teams * layout::team_threads(n_groups), layout::matvec_shared_bytes(rows, n_groups, teams)};
+          teams * layout::team_waves(n_groups) * 32, layout::matvec_shared_bytes(rows, n_groups, teams)};
 }
 
 }  // namespace turbo::q1

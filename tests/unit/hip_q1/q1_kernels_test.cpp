@@ -73,7 +73,7 @@ Bytes bytes_of(const float* x, const float* norm, uint32_t cols) {
       largest = std::max(largest, std::fabs(y[i]));
     }
     b.squares.push_back(tree(squares));
-    float scale = largest / 127.f;
+    float scale = largest * (1 / 127.f);
     if (!finite) scale = std::numeric_limits<float>::quiet_NaN();
     if (finite && scale < std::numeric_limits<float>::min()) scale = 0;
     b.scale.push_back(scale);
@@ -91,7 +91,7 @@ float factor_of(const Bytes& b, float eps) {
 
 // The formula, for one row of activations.
 std::vector<float> reference(const Weights& w, const float* x, const float* norm, float eps) {
-  const uint32_t cols = w.groups * 128, length = (w.groups + 15) / 16;
+  const uint32_t cols = w.groups * 128, length = (w.groups + 31) / 32;
   const Bytes b = bytes_of(x, norm, cols);
   std::vector<float> out(w.rows);
   for (uint32_t o = 0; o < w.rows; ++o) {
@@ -195,8 +195,9 @@ struct Case {
       const uint32_t x_blocks = fuse >= q1::fuse_silu ? p.n_units : (p.n_units + 1) / 2;
       fiber::run(tb_entry_q1_gemm, {x_blocks, (rows + q1::kGemmRows - 1) / q1::kGemmRows, 1}, q1::kGemmThreads, 0, &p, false);
     } else {
-      fiber::run(matvec_kernel(width), {std::min(blocks, p.n_units), (rows + width - 1) / width, 1}, teams * q1::team_threads(groups()),
-                 q1::matvec_shared_bytes(width, groups(), teams), &p, false);
+      const uint32_t n_teams = std::min(teams, q1::most_teams(groups()));
+      fiber::run(matvec_kernel(width), {std::min(blocks, p.n_units), (rows + width - 1) / width, 1}, n_teams * q1::team_waves(groups()) * 32,
+                 q1::matvec_shared_bytes(width, groups(), n_teams), &p, false);
     }
   }
 };
@@ -273,7 +274,7 @@ TEST(HipQ1, OutcomesAreWrittenAsBytesToo) {
 
 // Gate and up of one unit end in different rounds when a row has many steps.
 TEST(HipQ1, GatesWaitForTheirUp) {
-  for (const uint32_t groups : {17u, 33u, 49u}) {
+  for (const uint32_t groups : {16u, 33u, 65u}) {
     const Weights gate(160, groups, 1), up(160, groups, 4);
     for (const uint32_t width : {1u, 2u, 4u, 8u}) {
       if (groups > 33 && width > 4) continue;
@@ -306,7 +307,7 @@ TEST(HipQ1, RowsMayBeChosen) {
 }
 
 TEST(HipQ1, EveryVariantFollowsTheFormula) {
-  for (const uint32_t groups : {1u, 2u, 5u, 16u, 17u, 20u, 33u, 96u}) {
+  for (const uint32_t groups : {1u, 2u, 5u, 16u, 17u, 20u, 33u, 65u}) {
     const Weights w(groups > 40 ? 35 : 83, groups, groups);
     Case c;
     c.weights = {&w};

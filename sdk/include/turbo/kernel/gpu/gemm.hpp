@@ -99,13 +99,17 @@ TB_DEVICE void gemm(const Product& p, uint32_t block, uint32_t first_row, GemmSh
     for (uint32_t t = 0; t < kGemmTiles; ++t) words[t] = load_words(&now.words[t * kTile + output]);
     float inner[kGemmTiles][kGemmLaneRows];
     group_inner<kGemmLaneRows, kGemmTiles>(words, now.groups + lane_row * kSharedGroupBytes, kSharedGroupBytes, inner);
+    const bool single = length == 1;  // a segment is its group: acc is the sum of segments
     TB_UNROLL
     for (uint32_t t = 0; t < kGemmTiles; ++t) {
       const float d = now.weight_scale[t * kTile + output];
       TB_UNROLL
-      for (uint32_t r = 0; r < kGemmLaneRows; ++r) acc[t][r] = fmadd(d, inner[t][r], acc[t][r]);
+      for (uint32_t r = 0; r < kGemmLaneRows; ++r) {
+        const float next = fmadd(d, inner[t][r], single ? 0.f : acc[t][r]);
+        acc[t][r] = single ? acc[t][r] + next : next;
+      }
     }
-    if (++in_segment == length || group + 1 == n_groups) {
+    if (group + 1 == n_groups || (++in_segment == length && !single)) {
       in_segment = 0;
       TB_UNROLL
       for (uint32_t t = 0; t < kGemmTiles; ++t) {
@@ -133,8 +137,7 @@ TB_DEVICE void gemm(const Product& p, uint32_t block, uint32_t first_row, GemmSh
       const float* const from = shared.sums + r * kGemmSumStride + i * kUnit + lane();
       const float y = p.squares ? from[0] * factor : from[0];
       const float up = gated ? p.squares ? from[kUnit] * factor : from[kUnit] : 0.f;
-      const uint32_t o = at.unit * kUnit + lane();
-      finish(p, at, first_row + r, y, up, o < p.matrix[at.matrix].rows ? residual_of(p, first_row + r, o) : 0.f);
+      finish(p, at, first_row + r, y, up, early_of(p, at, first_row + r));
     }
   }
 }

@@ -62,24 +62,34 @@ TB_DEVICE uint32_t row_of_x(const Product& p, uint32_t row) {
   const uint32_t n = *p.n_rows;
   return static_cast<uint32_t>(p.x_rows[min_of(row, n ? n - 1 : 0)]);
 }
-TB_DEVICE float residual_of(const Product& p, uint32_t row, uint32_t o) {
-  return p.fuse == fuse_add ? p.residual[row * p.residual_stride + o] : 0.f;
+
+/// What the end of an output needs from memory, asked for while the dots run: by lane, of a unit's output.
+struct Early {
+  float residual, norm;
+};
+TB_DEVICE Early early_of(const Product& p, UnitPlace at, uint32_t row) {
+  const uint32_t o = at.unit * kUnit + lane();
+  Early early = {0.f, 1.f};
+  if (row >= p.max_rows || o >= p.matrix[at.matrix].rows) return early;
+  if (p.fuse == fuse_add) early.residual = p.residual[row * p.residual_stride + o];
+  if (p.out_norm && at.matrix == 0) early.norm = p.out_norm[o];
+  return early;
 }
 
 /// A wave finishes the 32 outputs of a unit for one row, a lane one of them: y = product, then bias, fusion, and the bytes
 /// of the outcome. `up` counts for gates only.
-TB_DEVICE void finish(const Product& p, UnitPlace at, uint32_t row, float y, float up, float residual) {
+TB_DEVICE void finish(const Product& p, UnitPlace at, uint32_t row, float y, float up, Early early) {
   const Matrix& matrix = p.matrix[at.matrix];
   const uint32_t o = at.unit * kUnit + lane();
   const bool there = o < matrix.rows;
   if (matrix.bias) y += matrix.bias[there ? o : 0];
-  if (p.fuse == fuse_add) y = residual + y;
+  if (p.fuse == fuse_add) y = early.residual + y;
   if (is_gated(p.fuse)) {
     if (p.matrix[1].bias) up += p.matrix[1].bias[there ? o : 0];
     y = p.fuse == fuse_silu ? silu_mul(y, up) : gelu_mul(y, up);
   }
   if (there) matrix.out[row * matrix.out_stride + o] = y;
-  if (p.out_q8.codes && at.matrix == 0) write_q8_tile(p.out_q8, row, at.unit, y, p.out_norm ? p.out_norm[o] : 1.f);
+  if (p.out_q8.codes && at.matrix == 0) write_q8_tile(p.out_q8, row, at.unit, y, early.norm);
 }
 
 /// Groups [begin, begin + n) of R rows from first_row to shared memory, by one wave.
@@ -95,7 +105,7 @@ TB_DEVICE void fetch_groups(const Product& p, uint32_t first_row, uint32_t begin
   }
 }
 
-/// Block `block` of n_blocks, rows [first_row, first_row + R), one or two teams of team_threads(n_groups) threads; `shared`
+/// Block `block` of n_blocks, rows [first_row, first_row + R), one or two teams of team_waves(n_groups); `shared`
 /// holds matvec_shared_bytes. Calls wait() once, before it reads what earlier kernels wrote.
 ///
 /// Units are dealt over the blocks one by one. A unit has one part, gated two; parts are dealt over the teams. An item is one
@@ -105,13 +115,13 @@ TB_DEVICE void fetch_groups(const Product& p, uint32_t first_row, uint32_t begin
 template <uint32_t R, class Wait>
 TB_DEVICE void matvec(const Product& p, uint32_t block, uint32_t n_blocks, uint32_t first_row, uint8_t* shared, Wait wait) {
   constexpr uint32_t kItems = items_of(R), kRounds = sum_rounds(R);
-  const uint32_t n_groups = p.n_groups, length = segment_groups(n_groups), n_segments = segments_of(n_groups);
-  const uint32_t n_waves = threads() / kWave, team_waves = (n_segments + 1) / 2, n_teams = n_waves / team_waves;
-  const uint32_t team = wave() >= team_waves ? 1 : 0, team_wave = wave() - team * team_waves;
+  const uint32_t n_groups = p.n_groups, length = segment_groups(n_groups), per_team = team_waves(n_groups), stride = sum_stride(n_groups);
+  const uint32_t n_waves = threads() / kWave, n_teams = n_waves > per_team ? 2 : 1;
+  const uint32_t team = wave() >= per_team ? 1 : 0, team_wave = wave() - team * per_team;
   const uint32_t half = lane() / kTile, row = lane() % kTile, segment = 2 * team_wave + half;
   const uint32_t ring = n_teams * kItems * kRounds;  // a power of two
   float* const sums = reinterpret_cast<float*>(shared + R * n_groups * kSharedGroupBytes);
-  float* const gates = sums + R * ring * 2 * kSumStride;  // [2][R][kUnit]: of gates whose up comes in a later round
+  float* const gates = sums + R * ring * 2 * stride;  // [2][R][kUnit]: of gates whose up comes in a later round
   float* const factors = gates + 2 * R * kUnit;
   const bool gated = is_gated(p.fuse);
 
@@ -169,25 +179,25 @@ TB_DEVICE void matvec(const Product& p, uint32_t block, uint32_t n_blocks, uint3
   else sync_block();
 
   const auto total = [&](uint32_t part, uint32_t r) {
-    const float* const from = sums + (((part & (ring - 1)) * 2 + half) * R + r) * kSumStride + row;
+    // A half wave without a segment has left a zero.
+    const float* from = sums + (((part & (ring - 1)) * 2 + half) * R + r) * stride + row;
+    constexpr uint32_t kBatch = 8;
+    uint32_t left = 2 * per_team;
     float f = 0;
-    if (n_segments == kSegments) {
-      float s[kSegments];
+    TB_NO_UNROLL
+    for (; left >= kBatch; left -= kBatch, from += kBatch * kTile) {
+      float s[kBatch];
       TB_UNROLL
-      for (uint32_t k = 0; k < kSegments; ++k) s[k] = from[k * kTile];
+      for (uint32_t k = 0; k < kBatch; ++k) s[k] = from[k * kTile];
       TB_UNROLL
-      for (uint32_t k = 0; k < kSegments; ++k) f += s[k];
-    } else {
-      for (uint32_t k = 0; k < n_segments; ++k) f += from[k * kTile];
+      for (uint32_t k = 0; k < kBatch; ++k) f += s[k];
     }
+    TB_NO_UNROLL
+    for (; left; --left, from += kTile) f += *from;
     return p.squares ? f * factors[r] : f;
   };
   // A job is one row of one part that this round completed, dealt over the waves.
-  const auto residual_at = [&](uint32_t part, uint32_t r) {
-    const UnitPlace at = place_of(p, unit_of(part), 0);
-    const uint32_t o = at.unit * kUnit + lane();
-    return first_row + r < p.max_rows && o < p.matrix[at.matrix].rows ? residual_of(p, first_row + r, o) : 0.f;
-  };
+  const auto early_at = [&](uint32_t part, uint32_t r) { return early_of(p, place_of(p, unit_of(part), 0), first_row + r); };
 
   float acc[2][R];
   uint32_t part = team, step = 0;   // of the item in work
@@ -199,8 +209,8 @@ TB_DEVICE void matvec(const Product& p, uint32_t block, uint32_t n_blocks, uint3
     for (steps += kItems; steps >= length; steps -= length) n_done += n_teams;
     n_done = min_of(n_done, n_parts - first_done);
     const uint32_t n_jobs = n_done * R;
-    float residual = 0;  // of the wave's first job: on its way while the dots run
-    if (p.fuse == fuse_add && wave() < n_jobs) residual = residual_at(first_done + wave() / R, wave() % R);
+    Early early = {0.f, 1.f};  // of the wave's first job: on its way while the dots run
+    if (wave() < n_jobs) early = early_at(first_done + wave() / R, wave() % R);
     TB_UNROLL
     for (uint32_t k = 0; k < kItems; ++k) {
       if (part >= n_parts) continue;
@@ -224,11 +234,11 @@ TB_DEVICE void matvec(const Product& p, uint32_t block, uint32_t n_blocks, uint3
         }
       }
       if (++step == length) {
-        float* const to = sums + (part & (ring - 1)) * (2 * R * kSumStride) + segment * kTile + row;
+        float* const to = sums + (part & (ring - 1)) * (2 * R * stride) + segment * kTile + row;
         TB_UNROLL
         for (uint32_t t = 0; t < 2; ++t) {
           TB_UNROLL
-          for (uint32_t r = 0; r < R; ++r) to[(t * R + r) * kSumStride] = acc[t][r];
+          for (uint32_t r = 0; r < R; ++r) to[(t * R + r) * stride] = acc[t][r];
         }
         step = 0;
         part += n_teams;
@@ -257,8 +267,8 @@ TB_DEVICE void matvec(const Product& p, uint32_t block, uint32_t n_blocks, uint3
         y = of == first_done ? *gate : total(of - 1, r);
         up = total(of, r);
       }
-      if (job != wave() && p.fuse == fuse_add) residual = residual_at(of, r);
-      finish(p, place_of(p, unit_of(of), 0), first_row + r, y, up, residual);
+      if (job != wave()) early = early_at(of, r);
+      finish(p, place_of(p, unit_of(of), 0), first_row + r, y, up, early);
     }
     if (kRounds == 1 && base + kItems < n_items) sync_block();  // the sums are written again
   }

@@ -17,7 +17,7 @@ namespace turbo::gpu::q1 {
 constexpr uint32_t kGroup = 128;
 constexpr uint32_t kTile = 16;                 // rows of a tile of weights
 constexpr uint32_t kUnit = 2 * kTile;          // outputs that blocks deal among themselves, and a tile of the next row of bytes
-constexpr uint32_t kSegments = 16;             // at most, of a row's groups
+constexpr uint32_t kSegments = 32;             // at most, of a row's groups
 constexpr uint32_t kGroupTiles = kGroup / kQ8Tile;
 constexpr uint32_t kSharedGroupBytes = 160;    // in shared memory: 128 codes, 4 scales
 constexpr uint32_t kMatrices = 4;
@@ -104,15 +104,17 @@ struct Gather {
   uint32_t n_groups, rows;
 };
 
-// The matvec kernels: R rows of activations. A team of waves, a half of one a segment, takes a unit; a block has one team or
-// two. Words of items_of(R) items are in flight, and sums of sum_rounds(R) rounds are kept apart.
+// The matvec kernels: R rows of activations. A team of waves, a half of one a segment, takes a unit; a block has one team or,
+// where these are small, two. Words of items_of(R) items are in flight, and sums of sum_rounds(R) rounds are kept apart.
 TURBO_GPU_BOTH constexpr uint32_t items_of(uint32_t rows) { return rows == 1 ? 4 : rows <= 4 ? 2 : 1; }
 TURBO_GPU_BOTH constexpr uint32_t sum_rounds(uint32_t rows) { return rows <= 2 ? 2 : 1; }
-TURBO_GPU_BOTH constexpr uint32_t team_threads(uint32_t n_groups) { return (segments_of(n_groups) + 1) / 2 * 32; }
-constexpr uint32_t kMostTeams = 2, kMatvecThreads = kMostTeams * (kSegments / 2 * 32);
-constexpr uint32_t kSumStride = kSegments * kTile + kTile;  // floats of one (tile, row) among the segment sums
+TURBO_GPU_BOTH constexpr uint32_t team_waves(uint32_t n_groups) { return (segments_of(n_groups) + 1) / 2; }
+TURBO_GPU_BOTH constexpr uint32_t most_teams(uint32_t n_groups) { return team_waves(n_groups) > kSegments / 4 ? 1 : 2; }
+constexpr uint32_t kMatvecThreads = kSegments / 2 * 32;
+/// Floats of one (tile, row) among the segment sums; both halves of a wave read without bank conflicts.
+TURBO_GPU_BOTH constexpr uint32_t sum_stride(uint32_t n_groups) { return (2 * team_waves(n_groups) + 1) * kTile; }
 TURBO_GPU_BOTH constexpr uint32_t matvec_shared_bytes(uint32_t rows, uint32_t n_groups, uint32_t n_teams) {
-  return rows * (n_groups * kSharedGroupBytes + 4 * (1 + 2 * kUnit + n_teams * items_of(rows) * sum_rounds(rows) * 2 * kSumStride));
+  return rows * (n_groups * kSharedGroupBytes + 4 * (1 + 2 * kUnit + n_teams * items_of(rows) * sum_rounds(rows) * 2 * sum_stride(n_groups)));
 }
 
 // The matrix-matrix kernel: a block of 4 waves computes 4 tiles of outputs for 32 rows; a lane one of each tile for 4 rows.

@@ -1,6 +1,6 @@
 // Activations as signed bytes with one scale a group.
 //
-// largest = max |x| of the group; scale = largest / 127; q = rint(x * (127 / largest)), ties to even, within +-127.
+// largest = max |x| of the group; scale = largest * (1 / 127); q = rint(x * (127 / largest)), ties to even, within +-127.
 // A scale below the normal range counts as 0 with all q 0; a NaN or infinity in the group makes it NaN, and so every
 // output of the row.
 #pragma once
@@ -31,7 +31,7 @@ struct ByteScale {
 /// Of the largest |x| of a group, given as its bits, so that NaN > infinity > finite.
 TB_DEVICE ByteScale byte_scale(uint32_t largest) {
   const bool finite = largest < 0x7f800000u;
-  const float scale = from_bits(largest) / 127.f;
+  const float scale = from_bits(largest) * (1.f / 127.f);
   const bool usable = finite && scale >= 1.17549435e-38f;
   return {usable ? scale : finite ? 0.f : from_bits(0x7fc00000u), usable ? 127.f / from_bits(largest) : 0.f};
 }
