@@ -155,7 +155,7 @@ q1::Product product(const Shape& s, const Buffers& b, uint32_t rows, const uint8
 
 using KernelFunction = void (*)(const q1::Product);
 KernelFunction function_of(uint32_t kernel) {
-  constexpr KernelFunction functions[] = {q1_matvec_1, q1_matvec_2, q1_matvec_4, q1_matvec_8, q1_gemm};
+  constexpr KernelFunction functions[] = {q1_matvec_1, q1_matvec_2, q1_matvec_4, q1_gemm};
   return functions[kernel];
 }
 
@@ -188,7 +188,7 @@ Choice default_choice(const q1::Product& p) {
 Choice gemm_choice(const q1::Product& p) { return {turbo::q1::gemm, p.fuse >= q1::fuse_silu ? p.n_units : (p.n_units + 1) / 2, (p.max_rows + q1::kGemmRows - 1) / q1::kGemmRows, q1::kGemmThreads, 0}; }
 Choice matvec_choice(const q1::Product& p, uint32_t width, uint32_t per_unit, uint32_t teams) {
   const uint32_t most = units * per_unit, rounds = (p.n_units + most - 1) / most, passes = (p.max_rows + width - 1) / width;
-  const uint32_t kernel = width == 1 ? 0 : width == 2 ? 1 : width == 4 ? 2 : 3;
+  const uint32_t kernel = width == 1 ? 0 : width == 2 ? 1 : 2;
   return {static_cast<turbo::q1::Kernel>(kernel), (p.n_units + rounds - 1) / rounds, passes, teams * q1::team_waves(p.n_groups) * 32,
           q1::matvec_shared_bytes(width, p.n_groups, teams)};
 }
@@ -273,7 +273,7 @@ void check(uint32_t rows, uint32_t cols, uint32_t n, bool normed) {
     want.insert(want.end(), row.begin(), row.end());
   }
   std::vector<std::pair<std::string, Choice>> choices = {{"default", default_choice(p)}, {"gemm", gemm_choice(p)}};
-  for (const uint32_t width : {1u, 2u, 4u, 8u})
+  for (const uint32_t width : {1u, 2u, 4u})
     for (const uint32_t teams : {1u, 2u})
       if (teams <= q1::most_teams(groups) && q1::matvec_shared_bytes(width, groups, teams) <= shared_limit) choices.push_back({"matvec", matvec_choice(p, width, 2, teams)});
   for (const auto& [name, choice] : choices) {
@@ -325,9 +325,9 @@ int main(int argc, char** argv) {
   CHECK(cudaStreamCreate(&stream));
   units = static_cast<uint32_t>(properties.multiProcessorCount);
   shared_limit = turbo::q1::kMostSharedBytes;
-  for (uint32_t k = 0; k < 4; ++k) CHECK(cudaFuncSetAttribute(function_of(k), cudaFuncAttributeMaxDynamicSharedMemorySize, shared_limit));
+  for (uint32_t k = 0; k < 3; ++k) CHECK(cudaFuncSetAttribute(function_of(k), cudaFuncAttributeMaxDynamicSharedMemorySize, shared_limit));
   std::printf("%s, %u SMs\n", properties.name, units);
-  for (const uint32_t k : {0u, 1u, 2u, 3u, 4u}) {
+  for (const uint32_t k : {0u, 1u, 2u, 3u}) {
     cudaFuncAttributes a;
     CHECK(cudaFuncGetAttributes(&a, function_of(k)));
     std::printf("kernel %u: %d registers, %zu local bytes, %zu shared bytes\n", k, a.numRegs, a.localSizeBytes, a.sharedSizeBytes);
@@ -397,7 +397,7 @@ int main(int argc, char** argv) {
         std::printf(" R%u %7.2f us %5.0f GB/s", rows, us, static_cast<double>(bytes_of(s)) / us * 1e-3);
         if (mode == "tune") {
           std::printf(" [");
-          for (const uint32_t width : {1u, 2u, 4u, 8u})
+          for (const uint32_t width : {1u, 2u, 4u})
             for (const uint32_t per_unit : {1u, 2u})
               for (const uint32_t teams : {1u, 2u}) {
                 if (width > rows || width * 2 < rows || teams > q1::most_teams(p.n_groups) || q1::matvec_shared_bytes(width, p.n_groups, teams) > shared_limit) continue;
@@ -415,7 +415,7 @@ int main(int argc, char** argv) {
         std::printf("      %s %3u rows:", s.name, rows);
         const double us = time_of(s, b, rows, gemm_choice(p), pool, pool_bytes);
         std::printf(" gemm %8.1f us, %5.2f T dot4/s, %4.1f %% of peak;", us, dots / us * 1e-6, 100 * dots / us * 1e-6 / peak);
-        for (const uint32_t width : {4u, 8u})
+        for (const uint32_t width : {2u, 4u})
           if (rows <= 128 && q1::matvec_shared_bytes(width, p.n_groups, 1) <= shared_limit) {
             const double passes_us = time_of(s, b, rows, matvec_choice(p, width, 1, 1), pool, pool_bytes);
             std::printf(" matvec by %u %8.1f us, %4.1f %%;", width, passes_us, 100 * dots / passes_us * 1e-6 / peak);

@@ -6,8 +6,8 @@ using turbo::gpu::q1::Prepare;
 using turbo::gpu::q1::Product;
 
 // Rows of blocks beyond the live ones have nothing to do; the first row of blocks does not wait to know.
-#define TURBO_Q1_MATVEC(name, R, WAVES)                                                                       \
-  TB_KERNEL_EARLY(name, Product, q1::kMatvecThreads, WAVES, 1) {                                           \
+#define TURBO_Q1_MATVEC(name, R)                                                                      \
+  TB_KERNEL_EARLY(name, Product, q1::kMatvecThreads, 8, 1) {                                          \
     TB_DYNAMIC_SHARED(uint8_t, shared);                                                               \
     let_next_begin();                                                                                 \
     if (block_y()) wait_for_previous();                                                               \
@@ -15,10 +15,9 @@ using turbo::gpu::q1::Product;
     q1::matvec<R>(args, block_x(), grid_x(), block_y() * R, shared, [] { wait_for_previous(); });     \
   }
 
-TURBO_Q1_MATVEC(q1_matvec_1, 1, 8)
-TURBO_Q1_MATVEC(q1_matvec_2, 2, 8)
-TURBO_Q1_MATVEC(q1_matvec_4, 4, 8)
-TURBO_Q1_MATVEC(q1_matvec_8, 8, 7)
+TURBO_Q1_MATVEC(q1_matvec_1, 1)
+TURBO_Q1_MATVEC(q1_matvec_2, 2)
+TURBO_Q1_MATVEC(q1_matvec_4, 4)
 
 TB_KERNEL_EARLY(q1_gemm, Product, q1::kGemmThreads, 7, 4) {
   let_next_begin();

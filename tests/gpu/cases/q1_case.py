@@ -105,7 +105,7 @@ class Product(KernelCase):
         return (segments + 1) // 2
 
     def shared_bytes(self, rows_at_once, groups, teams=1):
-        items = 4 if rows_at_once == 1 else 2 if rows_at_once <= 4 else 1
+        items = 4 if rows_at_once == 1 else 2
         rounds = 2 if rows_at_once <= 2 else 1
         return rows_at_once * (groups * 160 + 4 * (1 + 64 + teams * items * rounds * 2 * (2 * self.team_waves(groups) + 1) * 16))
 

@@ -86,8 +86,13 @@ TB_DEVICE void group_inner(const Words4 (&w)[T], const uint8_t* group, uint32_t 
     for (uint32_t i = 0; i < T; ++i) inner[i][r] = -base;
   }
   // One body: a block that runs it once or twice waits for instructions more than for anything else.
-  TB_NO_UNROLL
-  for (uint32_t t = 0; t < kGroupTiles; ++t) add_tile<R, T>(w, group, row_bytes, t, inner);
+  if constexpr (R * T == 8) {  // but here a rolled one costs scalar registers
+    TB_UNROLL
+    for (uint32_t t = 0; t < kGroupTiles; ++t) add_tile<R, T>(w, group, row_bytes, t, inner);
+  } else {
+    TB_NO_UNROLL
+    for (uint32_t t = 0; t < kGroupTiles; ++t) add_tile<R, T>(w, group, row_bytes, t, inner);
+  }
 }
 
 }  // namespace turbo::gpu::q1

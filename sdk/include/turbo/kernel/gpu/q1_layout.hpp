@@ -106,7 +106,7 @@ struct Gather {
 
 // The matvec kernels: R rows of activations. A team of waves, a half of one a segment, takes a unit; a block has one team or,
 // where these are small, two. Words of items_of(R) items are in flight, and sums of sum_rounds(R) rounds are kept apart.
-TURBO_GPU_BOTH constexpr uint32_t items_of(uint32_t rows) { return rows == 1 ? 4 : rows <= 4 ? 2 : 1; }
+TURBO_GPU_BOTH constexpr uint32_t items_of(uint32_t rows) { return rows == 1 ? 4 : 2; }
 TURBO_GPU_BOTH constexpr uint32_t sum_rounds(uint32_t rows) { return rows <= 2 ? 2 : 1; }
 TURBO_GPU_BOTH constexpr uint32_t team_waves(uint32_t n_groups) { return (segments_of(n_groups) + 1) / 2; }
 TURBO_GPU_BOTH constexpr uint32_t most_teams(uint32_t n_groups) { return team_waves(n_groups) > kSegments / 4 ? 1 : 2; }
