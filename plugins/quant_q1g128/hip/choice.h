@@ -26,15 +26,15 @@ inline Choice choose(uint32_t max_rows, uint32_t n_groups, uint32_t n_units, boo
   const uint32_t shared = std::min(max_shared_bytes, kMostSharedBytes);
   const Choice product = {gemm, gated ? n_units : (n_units + 1) / 2, (max_rows + layout::kGemmRows - 1) / layout::kGemmRows, layout::kGemmThreads, 0};
   if (max_rows > 8 * kMatvecRows || (max_rows > kMatvecRows && uint64_t{product.grid_x} * product.grid_y >= compute_units)) return product;
-  // Fewer rows a block, in several passes, where the device has room for more blocks than there are units.
+  // Fewer rows a block, in several passes, where the device has room for these blocks too.
   uint32_t rows = max_rows > 1 ? 2 : 1;
-  while (rows < 4 && rows < max_rows && uint64_t{n_units} * ((max_rows + rows - 1) / rows) > 2 * uint64_t{compute_units}) rows *= 2;
+  while (rows < 4 && rows < max_rows && uint64_t{n_units} * ((max_rows + rows - 1) / rows) > compute_units) rows *= 2;
   while (rows > 1 && layout::matvec_shared_bytes(rows, n_groups, 1) > shared) rows /= 2;
   if (layout::matvec_shared_bytes(rows, n_groups, 1) > shared) return product;
   const uint32_t passes = (max_rows + rows - 1) / rows;
   // Two blocks of one team on a compute unit, if each then has one unit; else as many blocks as give each the same number
   // of units, near enough. The second team helps with the row's bytes even where it has no unit.
-  const bool two = n_units > compute_units && n_units <= 2 * compute_units;
+  const bool two = layout::most_teams(n_groups) > 1 && n_units > compute_units && n_units <= 2 * compute_units;
   const uint32_t most = two ? 2 * compute_units : compute_units, rounds = (n_units + most - 1) / most;
   const bool pays = rows > 1 || rounds > 1 || gated || layout::segment_groups(n_groups) > 2;
   const uint32_t teams = layout::most_teams(n_groups) > 1 && !two && pays && layout::matvec_shared_bytes(rows, n_groups, 2) <= shared ? 2 : 1;

@@ -85,11 +85,10 @@ TB_DEVICE void group_inner(const Words4 (&w)[T], const uint8_t* group, uint32_t 
     TB_UNROLL
     for (uint32_t i = 0; i < T; ++i) inner[i][r] = -base;
   }
-  // One body: a block that runs it once or twice waits for instructions more than for anything else.
-  if constexpr (R * T == 8) {  // but here a rolled one costs scalar registers
+  if constexpr (R * T <= 8) {
     TB_UNROLL
     for (uint32_t t = 0; t < kGroupTiles; ++t) add_tile<R, T>(w, group, row_bytes, t, inner);
-  } else {
+  } else {  // for want of registers
     TB_NO_UNROLL
     for (uint32_t t = 0; t < kGroupTiles; ++t) add_tile<R, T>(w, group, row_bytes, t, inner);
   }
