@@ -95,13 +95,23 @@ TB_DEVICE void finish(const Product& p, UnitPlace at, uint32_t row, float y, flo
 /// Groups [begin, begin + n) of R rows from first_row to shared memory, by one wave.
 template <uint32_t R>
 TB_DEVICE void fetch_groups(const Product& p, uint32_t first_row, uint32_t begin, uint32_t n, uint8_t* shared) {
-  constexpr uint32_t kPieces = kSharedGroupBytes / 16, kCodes = kGroup / 16;
-  for (uint32_t i = lane(); i < R * n * kPieces; i += kWave) {
-    const uint32_t one = i / kPieces, part = i % kPieces, r = one / n, g = begin + one % n;
-    const uint64_t from = uint64_t{row_of_x(p, first_row + r)} * p.n_groups + g;
-    const void* const piece = part < kCodes ? static_cast<const void*>(p.codes + from * kGroup + part * 16)
-                                            : static_cast<const void*>(p.scales + from * kGroupTiles + (part - kCodes) * 2);
-    store_words(shared + (r * p.n_groups + g) * kSharedGroupBytes + part * 16, load_words(piece));
+  constexpr uint32_t kPieces = kSharedGroupBytes / 16, kCodes = kGroup / 16, kBatch = 2;  // loads in flight
+  const uint32_t n_pieces = R * n * kPieces;
+  TB_NO_UNROLL
+  for (uint32_t first = lane(); first - lane() < n_pieces; first += kBatch * kWave) {
+    Words4 words[kBatch];
+    uint32_t to[kBatch];
+    TB_UNROLL
+    for (uint32_t k = 0; k < kBatch; ++k) {
+      const uint32_t i = min_of(first + k * kWave, n_pieces - 1);  // the last again rather than none
+      const uint32_t one = i / kPieces, part = i % kPieces, r = R == 1 ? 0 : one / n, g = begin + (R == 1 ? one : one % n);
+      const uint64_t from = uint64_t{row_of_x(p, first_row + r)} * p.n_groups + g;
+      words[k] = load_words(part < kCodes ? static_cast<const void*>(p.codes + from * kGroup + part * 16)
+                                          : static_cast<const void*>(p.scales + from * kGroupTiles + (part - kCodes) * 2));
+      to[k] = (r * p.n_groups + g) * kSharedGroupBytes + part * 16;
+    }
+    TB_UNROLL
+    for (uint32_t k = 0; k < kBatch; ++k) store_words(shared + to[k], words[k]);
   }
 }
 

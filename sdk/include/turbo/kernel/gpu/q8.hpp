@@ -30,8 +30,18 @@ TB_DEVICE void write_q8_tile(const Q8Rows& to, uint32_t row, uint32_t tile, floa
 
 /// One wave: what the lane adds of a row's squares, to be given to q8_factor.
 TB_DEVICE float q8_part(const float* squares, uint32_t n_tiles) {
+  constexpr uint32_t kBatch = 4;  // loads in flight
   float part = 0;
-  for (uint32_t i = lane(); i < n_tiles; i += kWave) part += squares[i];
+  for (uint32_t begin = 0; begin < n_tiles; begin += kBatch * kWave) {
+    float s[kBatch];
+    TB_UNROLL
+    for (uint32_t k = 0; k < kBatch; ++k) {
+      const uint32_t i = begin + k * kWave + lane();
+      s[k] = i < n_tiles ? squares[i] : 0.f;
+    }
+    TB_UNROLL
+    for (uint32_t k = 0; k < kBatch; ++k) part += s[k];
+  }
   return part;
 }
 TB_DEVICE float q8_factor(float part, uint32_t n_tiles, float eps) { return norm_scale(wave_sum(part), n_tiles * kQ8Tile, eps); }
