@@ -18,7 +18,7 @@ constexpr uint32_t kThreads = 256;
 // Bins of a view: floor(32 (max - x) / min(temperature, 1)); the last takes all the rest. A list takes whole bins, so it
 // ends between two values, never within a tie.
 constexpr uint32_t kBins = 4096, kBinsPerUnit = 32;
-constexpr uint32_t kListCapacity = 2048;
+constexpr uint32_t kListCapacity = 8192;
 constexpr uint32_t kFewWorks = 8, kFewViews = 16;
 
 struct GreedyFound {
