@@ -84,8 +84,28 @@ TB_DEVICE uint32_t bin_of(float x, float max, float unit) {
   return z > -static_cast<float>((kBins - 1) / kBinsPerUnit) ? static_cast<uint32_t>(z * -static_cast<float>(kBinsPerUnit)) : kBins - 1;
 }
 
-TB_DEVICE Work work_of(const Tasks& tasks, uint32_t i) { return tasks.works ? tasks.works[i] : tasks.few_works[i]; }
-TB_DEVICE View view_of(const Tasks& tasks, uint32_t i) { return tasks.views ? tasks.views[i] : tasks.few_views[i]; }
+/// The kernel's arguments where the launch put them, so that an element of an array among them is one load: compilers for
+/// AMD else copy the array to scratch.
+template <class Args>
+TB_DEVICE const Args& in_place(const Args& args) {
+#if defined(TB_AMD) && defined(__HIP_DEVICE_COMPILE__)
+  (void)args;
+  typedef const __attribute__((address_space(4))) Args* Pointer;
+  return *(const Args*)(Pointer)__builtin_amdgcn_kernarg_segment_ptr();
+#else
+  return args;
+#endif
+}
+template <class Args>
+TB_DEVICE Work work_of(const Args& args, uint32_t i) {
+  const Tasks& tasks = in_place(args).tasks;
+  return tasks.works ? tasks.works[i] : tasks.few_works[i];
+}
+template <class Args>
+TB_DEVICE View view_of(const Args& args, uint32_t i) {
+  const Tasks& tasks = in_place(args).tasks;
+  return tasks.views ? tasks.views[i] : tasks.few_views[i];
+}
 
 /// What a block of a view reads.
 struct Look {
@@ -94,7 +114,7 @@ struct Look {
   Range range;
 };
 TB_DEVICE Look look_at(const ViewArgs& a, const View& view) {
-  const Work work = work_of(a.tasks, view.work);
+  const Work work = work_of(a, view.work);
   const bool edited = view.flags & kViewEdited;
   const WorkFound& found = a.work_found[view.work];
   Look look;
@@ -249,7 +269,7 @@ TB_KERNEL(survey_rows, SurveyArgs, kThreads) {
   TB_SHARED(Slots, slots);
   for (uint64_t i = uint64_t{block_x()} * threads() + thread(); i < args.n_cleared; i += uint64_t{grid_x()} * threads()) args.cleared[i] = 0;
   const uint32_t index = block_x() / args.logits.splits;
-  const Work work = work_of(args.tasks, index);
+  const Work work = work_of(args, index);
   const Range range = range_of(block_x() % args.logits.splits, args.logits.split, args.logits.vocab);
   const float* const row = args.logits.data + work.row * args.logits.stride;
   const ArgmaxPart part = block_argmax(argmax_part(row, range.begin, range.end), slots);
@@ -276,7 +296,7 @@ TB_KERNEL(weigh_views, ViewArgs, kThreads) {
   TB_SHARED(Counts, counts);
   TB_SHARED(Weights, weights);
   const uint32_t index = block_x() / args.blocks;
-  const View view = view_of(args.tasks, index);
+  const View view = view_of(args, index);
   const Look look = look_at(args, view);
   const bool lists = view.list != kNone, weighs = view.flags & kViewMass;
   float values[kPerThread];
@@ -309,7 +329,7 @@ TB_KERNEL(list_views, ViewArgs, kThreads) {
   TB_SHARED(uint32_t, in_block);
   TB_SHARED(uint32_t, begin);
   const uint32_t index = block_x() / args.blocks;
-  const View view = view_of(args.tasks, index);
+  const View view = view_of(args, index);
   if (view.list == kNone) return;
   const Look look = look_at(args, view);
   float values[kPerThread];
