@@ -38,7 +38,8 @@ engine::Request make_request(const BenchCase& what, const std::vector<int32_t>& 
   const uint32_t salt = fill_once ? row : rep * n_rows + row;
   for (uint32_t i = 0; i < n; ++i) request.prompt.push_back(text[(i + size_t{salt} * 97) % text.size()]);
   request.max_tokens = what.generated();
-  request.sampling.temperature = 0;
+  request.sampling = what.sampling;
+  request.sampling.seed = rep * n_rows + row;
   request.use_prefix_cache = fill_once;
   return request;
 }

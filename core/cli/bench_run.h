@@ -22,6 +22,7 @@ Quantiles quantiles_of(std::vector<double> values);
 /// `concurrency`, that many clients who each send prompt after prompt and wait for the answers.
 struct BenchCase {
   uint32_t prompt_tokens = 0, gen_tokens = 0, depth = 0, batch = 1, concurrency = 0;
+  engine::Sampling sampling{.temperature = 0};          // of every request; its seed is the request's number
   std::string name() const;
   uint32_t prompt_length() const;                       // of one request
   uint32_t generated() const;                           // by one request

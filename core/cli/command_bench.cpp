@@ -13,11 +13,25 @@ namespace {
 
 struct Plan {
   std::vector<BenchCase> cases;
+  nlohmann::ordered_json sampling;      // as it was asked for
   std::vector<uint32_t> verify_rows;    // empty: not asked for
   std::vector<uint32_t> verify_depths;
   uint32_t reps = 5;
   uint32_t most_rows = 1;
 };
+
+Status set_sampling(const Arguments& arguments, Plan& plan) {
+  TURBO_ASSIGN(const double temperature, arguments.real("--temperature", 0, 0, 2));
+  TURBO_ASSIGN(const double top_p, arguments.real("--top-p", 1, 0, 1));
+  TURBO_ASSIGN(const int64_t top_k, arguments.integer("--top-k", 0, -1, INT32_MAX));
+  plan.sampling = {{"temperature", temperature}, {"top_k", top_k}, {"top_p", top_p}};
+  for (BenchCase& what : plan.cases) {
+    what.sampling.temperature = static_cast<float>(temperature);
+    what.sampling.top_p = static_cast<float>(top_p);
+    what.sampling.top_k = static_cast<int32_t>(top_k);
+  }
+  return Status::ok();
+}
 
 Result<Plan> make_plan(const Arguments& arguments) {
   Plan plan;
@@ -42,6 +56,7 @@ Result<Plan> make_plan(const Arguments& arguments) {
     if (n_gen)
       plan.cases.push_back({.prompt_tokens = static_cast<uint32_t>(std::max<int64_t>(1, prompts.front())), .gen_tokens = n_gen,
                             .concurrency = static_cast<uint32_t>(concurrency)});
+  TURBO_RETURN_IF_ERROR(set_sampling(arguments, plan));
   for (const BenchCase& what : plan.cases) plan.most_rows = std::max({plan.most_rows, what.batch, what.concurrency});
   if (plan.cases.empty() && plan.verify_rows.empty()) return Status(Code::invalid_argument, "bench: nothing to time", "give --prompt-tokens or --gen-tokens");
   return plan;
@@ -255,6 +270,7 @@ int run_bench(const Arguments& arguments) {
               {"device", device},
               {"resolved", resolved},
               {"roofline", to_json(roofline)},
+              {"sampling", plan->sampling},
               {"results", rows},
               {"verify", verified},
               {"load_ms", runtime->load_ms()},

@@ -102,27 +102,40 @@ TB_KERNEL(rdna2_top_k, TopKArgs, 256) {
   }
 }
 
-// `n` rows of `length` words, `stride` apart, from the same place in both memories.
-TB_DEVICE void copy_words(const TableArgs& args, uint64_t at, uint32_t n, uint32_t length, uint32_t stride) {
-  const uint64_t total = static_cast<uint64_t>(n) * length;
-  for (uint64_t i = static_cast<uint64_t>(block_x()) * kThreads + thread(); i < total; i += static_cast<uint64_t>(grid_x()) * kThreads) {
-    const uint64_t word = at + i / length * stride + i % length;
-    args.target[word] = args.source[word];
-  }
-}
+// `n` runs of `length` words, `stride` apart, from word `begin` of the table on.
+struct TableRuns {
+  uint64_t begin;
+  uint32_t n, length, stride;
+};
 
+// The i-th of the live words, wherever it is. Host memory is far away: a step of few rows reads it twice, the head and then
+// all its words at once.
 TB_KERNEL(rdna2_table, TableArgs, 256) {
-  const uint32_t n_rows = args.head[0], n_seqs = args.head[1], n_logit_rows = args.head[2];
-  const uint32_t path = args.head[4], blocks = args.head[5];
-  if (block_x() == 0 && thread() < 4) args.counts[thread()] = args.head[thread()];
+  const uint32_t n_rows = args.head[0], n_seqs = args.head[1], n_logit_rows = args.head[2], path = args.head[4], blocks = args.head[5];
+  const uint32_t own = thread() < 4 ? args.head[thread()] : 0;
   const uint64_t rows = args.rows, paths = rows * args.path, tables = static_cast<uint64_t>(args.sequences) * args.blocks;
-  copy_words(args, 0, 5, n_rows, args.rows);
-  uint64_t at = 5 * rows;
-  copy_words(args, at, n_rows, path, args.path);
-  copy_words(args, at += paths, 1, n_seqs, 0);
-  copy_words(args, at += args.sequences, n_seqs, blocks, args.blocks);
-  copy_words(args, at += tables, n_seqs, blocks, args.blocks);
-  copy_words(args, at += tables, 1, n_logit_rows, 0);
+  const uint64_t committed = 5 * rows + paths, packed = committed + args.sequences, open = packed + tables, logits = open + tables;
+  const TableRuns runs[] = {{0, 5, n_rows, args.rows},
+                            {5 * rows, n_rows, path, args.path},
+                            {committed, 1, n_seqs, 0},
+                            {packed, n_seqs, blocks, args.blocks},
+                            {open, n_seqs, blocks, args.blocks},
+                            {logits, 1, n_logit_rows, 0}};
+  for (uint64_t word = static_cast<uint64_t>(block_x()) * kThreads + thread();; word += static_cast<uint64_t>(grid_x()) * kThreads) {
+    uint64_t i = word, at = ~uint64_t{0};
+    TB_UNROLL
+    for (const TableRuns& run : runs) {
+      const uint64_t live = static_cast<uint64_t>(run.n) * run.length;
+      if (at != ~uint64_t{0}) continue;
+      // A run's words are at most 2^28: division of 32 bits, which costs less.
+      const uint32_t in_run = static_cast<uint32_t>(i), row = run.length ? in_run / run.length : 0;
+      if (i < live) at = run.begin + static_cast<uint64_t>(row) * run.stride + (in_run - row * run.length);
+      else i -= live;
+    }
+    if (at == ~uint64_t{0}) break;
+    args.target[at] = args.source[at];
+  }
+  if (block_x() == 0 && thread() < 4) args.counts[thread()] = own;
 }
 
 TB_DEVICE MixedArgs mixed(const WindowArgs& a) {

@@ -83,6 +83,7 @@ struct turbo_plan {
   }
   uint32_t rows_of(uint32_t buffer) const { return buffers[buffer].rows == TURBO_ROWS_LOGIT ? max_logit_rows : max_rows; }
   uint64_t scratch_bytes(uint32_t max_chunks) const;
+  std::map<uint32_t, uint64_t> scratch_by_reach;  // what scratch_bytes gave before
   uint64_t bytes() const { return arena.bytes() + inputs.bytes(); }
   /// Of one table, or all.
   void drop_graphs(const void* table) noexcept;

@@ -21,7 +21,7 @@ class PlanRun {
     if (plan_.needs.attends) check_together();
     table_.set_head();
     const uint32_t chunks = reach();
-    tools_.scratch.reserve(plan_.scratch_bytes(chunks));
+    tools_.scratch.reserve(scratch_bytes(chunks));
     StepRun run{plan_, tools_.ops, table_.on_device_table(), chunks, tools_.scratch.data(), tools_.device.stream()};
     if (!plan_.records) return steps(run);
     Recorded& recorded = plan_.graphs[{&table_, chunks}];
@@ -52,6 +52,13 @@ class PlanRun {
     if (!plan_.needs.attends) return 1;
     const int32_t last = *std::max_element(table_.position, table_.position + table_.n_rows);
     return std::bit_ceil(static_cast<uint32_t>(last) / TURBO_DEVICE_CHUNK + 1);
+  }
+
+  // Asking every step takes longer than launching their graph.
+  uint64_t scratch_bytes(uint32_t chunks) const {
+    const auto [at, first] = plan_.scratch_by_reach.try_emplace(chunks, 0);
+    if (first) at->second = plan_.scratch_bytes(chunks);
+    return at->second;
   }
 
   void steps(const StepRun& run) const {

@@ -18,8 +18,8 @@ constexpr uint32_t kMostWorks = 64, kMostWhole = 16, kFirstWorks = 8, kFirstRows
 constexpr uint64_t padded(uint32_t vocab) { return (uint64_t{vocab} + 3) / 4 * 4; }
 constexpr uint64_t segments(uint32_t vocab) { return (uint64_t{vocab} + device::kSegment - 1) / device::kSegment; }
 
-// A thread for every 16 elements of a short row; results do not depend on it.
-constexpr uint32_t threads_for(uint32_t vocab) { return std::clamp((vocab / 16 + 31) / 32 * 32, 32u, device::kThreads); }
+// A thread for every four elements of a short row; results do not depend on it.
+constexpr uint32_t threads_for(uint32_t vocab) { return std::clamp((std::min(vocab, device::kSegment) / 4 + 31) / 32 * 32, 32u, device::kThreads); }
 
 /// Masks of all works, and some penalties.
 constexpr uint64_t block_room(uint32_t vocab, uint32_t works) { return std::bit_ceil(works * ((uint64_t{vocab} + 31) / 32 * 4) + (1 << 15)); }
@@ -31,7 +31,7 @@ int32_t index_of(uint64_t key) { return value_of(key) == -kInfinity ? -1 : candi
 
 DeviceSampler::DeviceSampler(const turbo_device* device, uint32_t vocab)
     : device_(device), scratch_(device_, TURBO_MEMORY_DEVICE), memory_(device_, TURBO_MEMORY_DEVICE), block_(device_, TURBO_MEMORY_DEVICE),
-      results_(device_, TURBO_MEMORY_DEVICE), host_block_(device_, TURBO_MEMORY_PINNED), host_results_(device_, TURBO_MEMORY_PINNED),
+      host_block_(device_, TURBO_MEMORY_PINNED), host_results_(device_, TURBO_MEMORY_PINNED),
       host_rows_(device_, TURBO_MEMORY_PINNED), host_plain_(device_, TURBO_MEMORY_PINNED) {
   module_ = device_.load(turbo_kernels_sample, turbo_n_kernels_sample);
   try {
@@ -53,16 +53,16 @@ bool DeviceSampler::resize(uint32_t vocab, uint32_t rows, uint32_t works, uint32
   const uint64_t n_views = 2ull * works;
   Layout scratch, memory, results;
   scratch.add<gpu::ArgmaxRow>(std::max<uint64_t>(rows, 2ull * works));
-  bins_ = scratch.add<uint32_t>(n_views * kBins);
-  arrivals_ = scratch.add<uint32_t>(n_views);
+  found_ = memory.add<WorkFound>(works);
+  cleared_ = memory.add<uint32_t>(n_views * (kBins + 1));
   edited_ = memory.add<float>(works * padded(vocab));
-  sums_ = memory.add<double>(n_views * segments(vocab));
   results.add<WorkFound>(works);
   results.add<ViewFound>(n_views);
+  results.add<double>(n_views * segments(vocab));
   results.add<uint64_t>(n_views * kListCapacity);
   results.add<float>(n_views * kListCapacity);
   // A part that has grown is of use though another could not; what counts is what all of them hold.
-  if (!scratch_.grow(scratch.bytes()) || !memory_.grow(memory.bytes()) || !results_.grow(results.bytes()) || !host_results_.grow(results.bytes()) ||
+  if (!scratch_.grow(scratch.bytes()) || !memory_.grow(memory.bytes()) || !host_results_.grow(results.bytes()) ||
       !block_.grow(block_room(vocab, works)) || !host_block_.grow(block_room(vocab, works)) || !host_rows_.grow(whole * padded(vocab) * sizeof(float)) || !host_plain_.grow(rows * sizeof(GreedyFound)))
     return false;
   vocab_ = vocab;
@@ -152,7 +152,7 @@ void DeviceSampler::sample(const turbo_sample& args) {
       Plan& plan = plans_[begin];
       if (plan.way == Plan::Way::found) {
         if (list_.works.size() == n_works_) break;
-        list_.add(plan, Rows::row_of(args, plan.row), args.logprobs != nullptr, args.n_top > 0);
+        list_.add(plan, Rows::row_of(args, plan.row), args.logprobs != nullptr, args.n_top);
       } else if (plan.way == Plan::Way::whole) {
         if (round_.whole.size() == n_whole_) break;
         round_.whole.push_back(plan.row);
@@ -165,7 +165,7 @@ void DeviceSampler::sample(const turbo_sample& args) {
 
 void DeviceSampler::run_plain(const turbo_sample& args, uint32_t first, uint32_t n) {
   clean_scratch();
-  const uint32_t splits = gpu::argmax_splits(args.vocab);
+  const uint32_t splits = gpu::argmax_splits(args.vocab, n);
   const auto* const found = host_plain_.at<device::GreedyFound>();
   const device::GreedyArgs kernel{gpu::logit_rows(args.logits + first * args.logit_stride, args.logit_stride, args.vocab, n, splits),
                                   scratch_.at<gpu::ArgmaxRow>(), host_plain_.at<device::GreedyFound>()};
@@ -186,41 +186,64 @@ void DeviceSampler::run_plain(const turbo_sample& args, uint32_t first, uint32_t
 void DeviceSampler::enqueue_works(const turbo_sample& args) {
   using namespace device;
   Layout block, results;
-  works_ = block.add<Work>(list_.works.size());
-  views_ = block.add<View>(list_.views.size());
+  const bool few = list_.works.size() <= kFewWorks && list_.views.size() <= kFewViews;
+  if (!few) {
+    works_ = block.add<Work>(list_.works.size());
+    views_ = block.add<View>(list_.views.size());
+  }
   edits_ = block.add<Edit>(list_.edits.size());
   biases_ = block.add<float>(list_.biases.size());
   masks_ = block.add<uint32_t>(list_.masks.size());
   work_found_ = results.add<WorkFound>(list_.works.size());
   view_found_ = results.add<ViewFound>(list_.views.size());
+  sums_ = results.add<double>(list_.views.size() * segments(args.vocab));
   keys_ = results.add<uint64_t>(uint64_t{list_.n_lists} * kListCapacity);
   model_logits_ = results.add<float>(uint64_t{list_.n_lists} * kListCapacity);
-  const uint64_t room = std::bit_ceil(block.bytes());
+  const uint64_t room = std::bit_ceil(std::max<uint64_t>(block.bytes(), 1));
   if (!block_.grow(room) || !host_block_.grow(room)) throw Failure(TURBO_RESOURCE_EXHAUSTED, "device sampler: no memory for masks and penalties");
   const auto put = [&](uint64_t at, const auto& from) {
     if (!from.empty()) std::memcpy(host_block_.at<char>(at), from.data(), from.size() * sizeof from[0]);
   };
-  put(works_, list_.works);
-  put(views_, list_.views);
+  Tasks tasks{};
+  if (few) {
+    std::copy(list_.works.begin(), list_.works.end(), tasks.few_works);
+    std::copy(list_.views.begin(), list_.views.end(), tasks.few_views);
+  } else {
+    put(works_, list_.works);
+    put(views_, list_.views);
+    tasks.works = block_.at<Work>(works_);
+    tasks.views = block_.at<View>(views_);
+  }
   put(edits_, list_.edits);
   put(biases_, list_.biases);
   put(masks_, list_.masks);
 
   turbo_stream* const stream = device_.raw().stream;
   device_.copy(stream, block_.at<void>(), host_block_.at<void>(), block.bytes(), TURBO_COPY_TO_DEVICE);
-  const uint32_t splits = gpu::argmax_splits(args.vocab);
-  const SurveyArgs survey{gpu::logit_rows(args.logits, args.logit_stride, args.vocab, static_cast<uint32_t>(list_.works.size()), splits),
-                          block_.at<Work>(works_), block_.at<Edit>(edits_), block_.at<float>(biases_), block_.at<uint32_t>(masks_),
-                          memory_.at<float>(edited_), padded(args.vocab), scratch_.at<gpu::ArgmaxRow>(), results_.at<WorkFound>(work_found_)};
-  device_.launch(stream, survey_rows_, list_.works.size() * uint64_t{splits}, threads_for(args.vocab), survey);
-  const uint32_t blocks = (args.vocab + kWeighBlock - 1) / kWeighBlock;
-  const ViewArgs views{args.logits, args.logit_stride, args.vocab, blocks, block_.at<Work>(works_), results_.at<WorkFound>(work_found_),
-                       memory_.at<float>(edited_), padded(args.vocab), block_.at<View>(views_), results_.at<ViewFound>(view_found_),
-                       memory_.at<double>(sums_), segments(args.vocab), scratch_.at<uint32_t>(bins_), scratch_.at<uint32_t>(arrivals_),
-                       results_.at<uint64_t>(keys_), results_.at<float>(model_logits_)};
-  device_.launch(stream, weigh_views_, list_.views.size() * uint64_t{blocks}, threads_for(args.vocab), views);
-  if (list_.n_lists > 0) device_.launch(stream, list_views_, list_.views.size() * uint64_t{blocks}, threads_for(args.vocab), views);
-  device_.copy(stream, host_results_.at<void>(), results_.at<void>(), results.bytes(), TURBO_COPY_TO_HOST);
+  const auto n_works = static_cast<uint32_t>(list_.works.size());
+  const uint64_t n_views = list_.views.size(), blocks = segments(args.vocab);
+  const uint32_t splits = gpu::argmax_splits(args.vocab, n_works);
+  const SurveyArgs survey{gpu::logit_rows(args.logits, args.logit_stride, args.vocab, n_works, splits),
+                          tasks, block_.at<Edit>(edits_), block_.at<float>(biases_), block_.at<uint32_t>(masks_),
+                          memory_.at<float>(edited_), padded(args.vocab), scratch_.at<gpu::ArgmaxRow>(),
+                          memory_.at<WorkFound>(found_), host_results_.at<WorkFound>(work_found_), memory_.at<uint32_t>(cleared_), n_views * (kBins + 1)};
+  device_.launch(stream, survey_rows_, n_works * uint64_t{splits}, threads_for(args.vocab), survey);
+  if (n_views == 0) return;
+  uint32_t* const bins = memory_.at<uint32_t>(cleared_);
+  const ViewArgs views{args.logits, args.logit_stride, args.vocab, static_cast<uint32_t>(blocks), tasks, memory_.at<WorkFound>(found_),
+                       memory_.at<float>(edited_), padded(args.vocab), bins, bins + n_views * kBins,
+                       host_results_.at<ViewFound>(view_found_), host_results_.at<double>(sums_), blocks,
+                       host_results_.at<uint64_t>(keys_), host_results_.at<float>(model_logits_)};
+  device_.launch(stream, weigh_views_, n_views * blocks, kThreads, views);
+  if (list_.n_lists > 0) device_.launch(stream, list_views_, n_views * blocks, kThreads, views);
+}
+
+// Segments in rising order, as the CPU tier adds them.
+double DeviceSampler::mass_of(uint32_t view, uint32_t vocab) const {
+  const double* const sums = host_results_.at<double>(sums_) + view * segments(vocab);
+  double mass = 0;
+  for (uint64_t i = 0; i < segments(vocab); ++i) mass += sums[i];
+  return mass;
 }
 
 void DeviceSampler::copy_rows(const turbo_sample& args, const uint32_t* rows, uint32_t n) {
@@ -266,18 +289,18 @@ bool DeviceSampler::answer_found(const turbo_sample& args, const Plan& plan) {
   found.nan = work.nan != 0;
   found.greedy_logit = work.model_logit;
   if (plan.model_view != kNone) {
-    found.model_mass = host_results_.at<ViewFound>(view_found_)[plan.model_view].mass;
+    found.model_mass = mass_of(plan.model_view, args.vocab);
     fill(head, plan.model_view);
   }
   SampleRow row = Rows::row_of(args, plan.row);
   if (plan.draw_view != kNone) {
     const ViewFound& drawn = host_results_.at<ViewFound>(view_found_)[plan.draw_view];
     fill(edited ? edited_head : head, plan.draw_view);
-    found.mass = drawn.mass;
+    if (list_.views[plan.draw_view].flags & kViewMass) found.mass = mass_of(plan.draw_view, args.vocab);
     found.model_logits = {host_results_.at<float>(model_logits_) + uint64_t{list_.views[plan.draw_view].list} * kListCapacity, std::min(drawn.n, kListCapacity)};
     // Every value that is not listed lies this many units below the largest, or more.
     const float distance = static_cast<float>(std::min(drawn.end_bin, kBins - kBinsPerUnit)) / kBinsPerUnit;
-    found.tail_is_zero = turbo_exp(-distance / std::max(row.temperature, 1.0f)) == 0;
+    found.tail_weight = turbo_exp(-distance / std::max(row.temperature, 1.0f)) * 1.00001f;
   }
   found.model = head;
   found.edited = edited ? &edited_head : nullptr;

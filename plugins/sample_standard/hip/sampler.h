@@ -1,8 +1,8 @@
 // Sampler "standard" of the hip tier: kernels look at the logits, the CPU sampler's code decides from what they found.
 //
-// Greedy rows of which only the id is wanted: one launch, whose results land in host memory. Other rows: edits, largest
-// value, mass and the head of the order are found on the device; a row that these do not decide is copied. One wait a
-// call, and one more for rows that turned out undecided. Engine thread.
+// Greedy rows of which only the id is wanted: one launch. Other rows: edits, largest value, mass and the head of the order
+// are found on the device, by three launches; a row that these do not decide is copied. Results land in host memory. One
+// wait a call, and one more for rows that turned out undecided. Engine thread.
 #pragma once
 
 #include "device.h"
@@ -42,6 +42,7 @@ class DeviceSampler {
   bool resize(uint32_t vocab, uint32_t rows, uint32_t works, uint32_t whole);
   void clean_scratch();
   void run_plain(const turbo_sample& args, uint32_t first, uint32_t n);
+  double mass_of(uint32_t view, uint32_t vocab) const;
   void run_round(const turbo_sample& args, const Round& round);
   void enqueue_works(const turbo_sample& args);
   void copy_rows(const turbo_sample& args, const uint32_t* rows, uint32_t n);
@@ -56,13 +57,13 @@ class DeviceSampler {
 
   // What the buffers hold at once.
   uint32_t vocab_ = 0, n_rows_ = 0, n_works_ = 0, n_whole_ = 0;
-  Buffer scratch_, memory_, block_, results_;          // device
+  Buffer scratch_, memory_, block_;                    // device
   Buffer host_block_, host_results_, host_rows_, host_plain_;  // pinned
   bool dirty_ = true;
   // Offsets.
-  uint64_t bins_ = 0, arrivals_ = 0, edited_ = 0, sums_ = 0;
+  uint64_t edited_ = 0, found_ = 0, cleared_ = 0;  // of memory_
   uint64_t works_ = 0, views_ = 0, edits_ = 0, biases_ = 0, masks_ = 0;
-  uint64_t work_found_ = 0, view_found_ = 0, keys_ = 0, model_logits_ = 0;
+  uint64_t work_found_ = 0, view_found_ = 0, sums_ = 0, keys_ = 0, model_logits_ = 0;  // of host_results_
 
   std::vector<Plan> plans_;
   Worklist list_;

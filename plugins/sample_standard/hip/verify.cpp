@@ -80,7 +80,7 @@ void DeviceVerifier::reset(turbo_stream* stream, void* scratch, uint32_t rows) c
 void DeviceVerifier::draft_step(turbo_stream* stream, const turbo_draft_step& a) const {
   if (a.rows == 0) return;
   check_vocab(a.vocab);
-  const uint32_t splits = gpu::argmax_splits(a.vocab);
+  const uint32_t splits = gpu::argmax_splits(a.vocab, a.rows);
   const gpu::DraftStepArgs args{gpu::logit_rows(a.logits, a.stride, a.vocab, a.rows, splits), static_cast<gpu::ArgmaxRow*>(a.scratch), a.token, a.probability,
                                 a.draft_tokens, a.draft_stride, a.column, 0, a.first_tokens, a.positions, a.target_id, a.nan};
   device_.launch(stream, draft_step_, uint64_t{a.rows} * splits, gpu::kArgmaxThreads, args);
@@ -90,7 +90,7 @@ void DeviceVerifier::verify(turbo_stream* stream, const turbo_chain_verify& a) c
   if (a.n_requests == 0 || a.width == 0) return;
   check_vocab(a.vocab);
   if (uint64_t{a.n_requests} * a.width > INT32_MAX) throw Failure(TURBO_INVALID_ARGUMENT, "chain op: too many rows");
-  const uint32_t rows = a.n_requests * a.width, splits = gpu::argmax_splits(a.vocab);
+  const uint32_t rows = a.n_requests * a.width, splits = gpu::argmax_splits(a.vocab, rows);
   const ScratchLayout at(rows);
   char* const scratch = static_cast<char*>(a.scratch);
   const gpu::ChainVerifyArgs args{gpu::logit_rows(a.logits, a.stride, a.vocab, rows, splits),

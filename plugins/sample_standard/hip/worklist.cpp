@@ -1,19 +1,40 @@
 #include "worklist.h"
 
+#include <turbo/kernel/random.h>
+
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 namespace turbo::sample_standard {
 
 using device::kNone;
 
+namespace {
+
+bool is_top_k(const SampleRow& row) { return row.top_k > 0 && static_cast<uint64_t>(row.top_k) < row.logits.size(); }
+
+// How far down the order a draw looks: up to its share of the mass, or to the first weight below min_p.
+void bound(device::View& view, const SampleRow& row) {
+  if (is_top_k(row)) {
+    view.least = std::max(view.least, static_cast<uint32_t>(row.top_k));
+    return;
+  }
+  const bool cut = row.top_p < 1 || row.min_p > 0;
+  view.share = cut ? row.top_p : static_cast<float>(turbo_uniform(row.seed, row.position));
+  if (row.min_p <= 0) return;
+  const double units = -std::log(static_cast<double>(row.min_p)) * std::max(1.0, static_cast<double>(row.temperature));
+  view.last_bin = static_cast<uint32_t>(std::min(units * device::kBinsPerUnit * 1.0001 + 2, static_cast<double>(device::kBins)));
+}
+
+}  // namespace
+
 bool is_edited(const SampleRow& row) { return !row.mask.empty() || !row.bias_ids.empty() || penalised(row); }
 bool is_plain(const SampleRow& row, bool logprob, bool top) { return row.temperature == 0 && !is_edited(row) && !logprob && !top; }
 
 bool wants_whole(const SampleRow& row) {
   if (row.temperature == 0) return false;
-  const bool top_k = row.top_k > 0 && static_cast<uint64_t>(row.top_k) < row.logits.size();
-  if (top_k) return static_cast<uint32_t>(row.top_k) > device::kListCapacity;
+  if (is_top_k(row)) return static_cast<uint32_t>(row.top_k) > device::kListCapacity;
   return row.typical_p < 1 && row.top_p >= 1 && row.min_p <= 0;
 }
 
@@ -26,12 +47,12 @@ void Worklist::clear() {
   n_edited = n_lists = 0;
 }
 
-uint32_t Worklist::add_view(uint32_t work, uint32_t flags, float temperature, bool list) {
-  views.push_back({work, flags, temperature, list ? n_lists++ : kNone});
+uint32_t Worklist::add_view(uint32_t work, uint32_t flags, float temperature, bool list, uint32_t least) {
+  views.push_back({work, flags, temperature, list ? n_lists++ : kNone, std::max(least, 1u), device::kBins, 0});
   return static_cast<uint32_t>(views.size()) - 1;
 }
 
-void Worklist::add(Plan& plan, const SampleRow& row, bool logprob, bool top) {
+void Worklist::add(Plan& plan, const SampleRow& row, bool logprob, uint32_t n_top) {
   plan.work = static_cast<uint32_t>(works.size());
   device::Work work{plan.row, kNone, static_cast<uint32_t>(edits.size()), 0, kNone, row.repetition_penalty, row.frequency_penalty, row.presence_penalty};
   const bool edited = is_edited(row);
@@ -45,16 +66,16 @@ void Worklist::add(Plan& plan, const SampleRow& row, bool logprob, bool top) {
     }
   }
   works.push_back(work);
-  const bool draws = row.temperature != 0;
-  const bool top_k = row.top_k > 0 && static_cast<uint64_t>(row.top_k) < row.logits.size();
+  const bool draws = row.temperature != 0, top_k = is_top_k(row);
   if (draws) {
     const uint32_t flags = (edited ? device::kViewEdited : 0) | (top_k ? 0 : device::kViewMass);
-    plan.draw_view = add_view(plan.work, flags, row.temperature, true);
+    plan.draw_view = add_view(plan.work, flags, row.temperature, true, edited ? 1 : n_top);
+    bound(views.back(), row);
   }
-  if (!logprob && !top) return;
+  if (!logprob && n_top == 0) return;
   // The draw's view serves when it is of the model's own row, with its mass at temperature 1.
   if (draws && !edited && row.temperature == 1 && !top_k) plan.model_view = plan.draw_view;
-  else plan.model_view = add_view(plan.work, device::kViewMass, 1, top && (edited || !draws));
+  else plan.model_view = add_view(plan.work, device::kViewMass, 1, n_top > 0 && (edited || !draws), n_top);
 }
 
 void Worklist::add_edits(const SampleRow& row) {

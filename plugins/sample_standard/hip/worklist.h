@@ -24,7 +24,7 @@ class Worklist {
  public:
   void clear();
   /// A row that is neither done nor whole, with what of it is wanted.
-  void add(Plan& plan, const SampleRow& row, bool logprob, bool top);
+  void add(Plan& plan, const SampleRow& row, bool logprob, uint32_t n_top);
 
   std::vector<device::Work> works;
   std::vector<device::View> views;
@@ -35,7 +35,7 @@ class Worklist {
 
  private:
   void add_edits(const SampleRow& row);
-  uint32_t add_view(uint32_t work, uint32_t flags, float temperature, bool list);
+  uint32_t add_view(uint32_t work, uint32_t flags, float temperature, bool list, uint32_t least);
 
   std::vector<uint32_t> seen_;  // by token, between calls all 0
   std::vector<uint32_t> place_;

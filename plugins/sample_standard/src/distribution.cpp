@@ -125,10 +125,10 @@ void Distribution::apply_penalties(const SampleRow& row) {
   }
 }
 
-float Distribution::weight_at(uint64_t i) {
+float Distribution::weight_at(uint64_t i, float least) {
   const auto candidate = ranking_->at(i);
   if (candidate) return weight(candidate->logit, ranking_->max(), temperature_);
-  undecided_ |= ranking_->is_partial() && !found_->tail_is_zero;
+  undecided_ |= ranking_->is_partial() && found_->tail_weight != 0 && !(found_->tail_weight < least);
   return 0;
 }
 
@@ -150,8 +150,9 @@ void Distribution::filter(const SampleRow& row) {
   const double least = row.top_p < 1 ? static_cast<double>(row.top_p) * total : kInfinity;
   double preceding = 0;
   for (uint64_t i = 0;; ++i) {
-    const float w = weight_at(i);
-    if (!(w > 0) || (i > 0 && (preceding >= least || w < row.min_p))) break;  // the top weight is exactly 1
+    if (i > 0 && preceding >= least) break;
+    const float w = weight_at(i, i > 0 ? row.min_p : 0);
+    if (!(w > 0) || (i > 0 && w < row.min_p)) break;  // the top weight is exactly 1
     kept_.push_back({ranking_->at(i)->id, w});
     preceding += static_cast<double>(w);
   }

@@ -31,7 +31,7 @@ struct Found {
   const Head* edited = nullptr;      // null: nothing was edited
   double mass = 0;                   // weight_sum of what is drawn from; not read with top-k
   double model_mass = 0;             // weight_sum of the model's own logits at temperature 1; for log-probabilities
-  bool tail_is_zero = false;         // what the drawn ranking's head does not hold has weight 0
+  float tail_weight = 1;             // no weight of what the drawn ranking's head does not hold is above; 0: all are 0
   std::span<const float> model_logits;  // of the drawn ranking's keys, one for one; when edited
   float greedy_logit = 0;            // the model's own, of the edited argmax
 };
@@ -64,7 +64,8 @@ class Distribution {
     float weight;
   };
   turbo_status choose(const SampleRow& row);
-  float weight_at(uint64_t i);
+  /// Of an entry that is not known, 0, when it must be below `least` or 0; else the row is undecided.
+  float weight_at(uint64_t i, float least = 0);
   float model_logit(int32_t id) const;
   float logprob_of(float logit);
   void adjust(const SampleRow& row);

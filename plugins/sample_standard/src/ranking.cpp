@@ -3,13 +3,32 @@
 #include "passes.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <functional>
+#include <utility>
 
 namespace turbo::sample_standard {
 namespace {
 
 constexpr uint64_t kFirstGrow = 64, kGrowth = 4;
+
+// By the logit's half alone and stable: keys come in rising order of id. `spare` is as long as `keys` afterwards.
+void sort_by_logit(std::vector<uint64_t>& keys, std::vector<uint64_t>& spare) {
+  constexpr uint32_t kBits = 11, kPasses = 3, kDigits = 1u << kBits;
+  if (keys.size() < kDigits) return std::sort(keys.begin(), keys.end());
+  std::array<std::array<uint32_t, kDigits>, kPasses> counts{};
+  const auto digit = [](uint64_t key, uint32_t pass) { return static_cast<uint32_t>(key >> (32 + pass * kBits)) % kDigits; };
+  for (const uint64_t key : keys)
+    for (uint32_t pass = 0; pass < kPasses; ++pass) ++counts[pass][digit(key, pass)];
+  spare.resize(keys.size());
+  for (uint32_t pass = 0; pass < kPasses; ++pass) {
+    uint32_t begin = 0;
+    for (uint32_t& count : counts[pass]) begin += std::exchange(count, begin);
+    for (const uint64_t key : keys) spare[counts[pass][digit(key, pass)]++] = key;
+    keys.swap(spare);
+  }
+}
 
 }  // namespace
 
@@ -72,8 +91,8 @@ void Ranking::gather(float threshold, std::vector<uint64_t>& keys) const {
 }
 
 // Few wanted: all entries that reach the wanted-th largest block maximum are an exact prefix of the order, at least
-// `wanted` long, and only blocks whose maximum reaches it need a look. Many wanted: everything goes into a pool from
-// which the best are parted off piece by piece.
+// `wanted` long, and only blocks whose maximum reaches it need a look. Many wanted: the whole row is sorted. The keys of a
+// head are a pool from which the best are parted off piece by piece.
 void Ranking::grow(uint64_t wanted) {
   if (!pooled_ && wanted <= maxima_.size() / 4) {
     scratch_ = maxima_;
@@ -85,9 +104,10 @@ void Ranking::grow(uint64_t wanted) {
     return;
   }
   if (!pooled_) {
-    gather(-kInfinity, rest_);
-    sorted_.clear();
-    pooled_ = true;
+    gather(-kInfinity, sorted_);
+    sort_by_logit(sorted_, rest_);
+    complete_ = true;
+    return;
   }
   const auto piece = static_cast<int64_t>(std::min<uint64_t>(rest_.size(), wanted - sorted_.size()));
   // The pool is parted so that the best lie at its end and can be taken off.

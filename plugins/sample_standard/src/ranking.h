@@ -51,7 +51,7 @@ class Ranking {
   float max_ = 0;
   int32_t argmax_ = -1;                  // of a head
   bool complete_ = false, partial_ = false;
-  bool pooled_ = false;                  // rest_ holds everything that is not in sorted_
+  bool pooled_ = false;                  // of a head: rest_ holds everything that is not in sorted_
   std::vector<float> maxima_, scratch_;  // by block
   std::vector<uint64_t> sorted_, rest_;  // keys: rising key = falling logit, then rising id; sorted_ is an exact prefix
 };

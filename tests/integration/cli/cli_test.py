@@ -523,6 +523,15 @@ class Tools(unittest.TestCase):
         self.assertEqual([row["test"] for row in bench["results"]], ["pp16", "tg4", "tg4 x2"])
         self.assertTrue(all(row["tokens_per_second"]["median"] > 0 for row in bench["results"]))
 
+    def test_bench_draws_as_it_is_told(self):
+        options = ("--prompt-tokens", "0", "--gen-tokens", "4", "--reps", "1")
+        drawn = data(turbo("bench", *options, "--temperature", "0.7", "--top-k", "20", "--top-p", "0.8", "--json"))
+        self.assertEqual(drawn["sampling"], {"temperature": 0.7, "top_k": 20, "top_p": 0.8})
+        self.assertEqual([row["test"] for row in drawn["results"]], ["tg4"])
+        self.assertEqual(data(turbo("bench", *options, "--json"))["sampling"]["temperature"], 0)
+        self.assertEqual(turbo("bench", *options, "--temperature", "3").returncode, 2)
+        self.assertEqual(turbo("bench", *options, "--top-p", "-1").returncode, 2)
+
     def test_bench_measures_the_machine_and_verify_steps(self):
         options = ("--prompt-tokens", "0", "--gen-tokens", "4", "--reps", "1", "--roofline", "--verify", "2,4", "--depth", "0,70")
         bench = data(turbo("bench", *options, "--json"))

@@ -17,7 +17,7 @@ TEST(FullSize, RowArgmaxOfRealVocabularies) {
     ArgmaxRow scratch{};
     int64_t token = -7;
     DraftStepArgs a{};
-    a.logits = logit_rows(x.data(), vocab, vocab, 1, argmax_splits(vocab));
+    a.logits = logit_rows(x.data(), vocab, vocab, 1, argmax_splits(vocab, 1));
     a.scratch = &scratch;
     a.token = &token;
     launch("draft_topk1_postprocess", a.logits.splits, a, kArgmaxThreads);
@@ -38,7 +38,7 @@ TEST(FullSize, ChainsOfRealVocabularies) {
   std::vector<uint32_t> nan(b * w);
   uint32_t arrivals = 0;
   ChainVerifyArgs a{};
-  a.logits = logit_rows(x.data(), vocab, vocab, b * w, argmax_splits(vocab));
+  a.logits = logit_rows(x.data(), vocab, vocab, b * w, argmax_splits(vocab, b * w));
   a.scratch = {&arrivals, nan.data(), keys.data()};
   a.candidates = candidates.data(), a.n_requests = b, a.width = w;
   a.predict = predict.data(), a.accept_index = index.data(), a.num_correct = correct.data(), a.accept_lens = lens.data();

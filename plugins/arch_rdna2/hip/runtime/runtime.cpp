@@ -86,6 +86,7 @@ void Runtime::launch(turbo_stream* stream, turbo_kernel* kernel, const turbo_lau
     const uint32_t room = resident_blocks(kernel, launch.threads, launch.shared_bytes);
     if (blocks > room) refuse("the device holds " + std::to_string(room) + " of them at once, and all of them must run together");
   }
+  stream->busy = true;
   do_launch(stream, kernel, launch);
   if (!sync_each_ || capturing()) return;
   try {
@@ -119,6 +120,7 @@ void Runtime::drop_capture() noexcept {
 void Runtime::launch_graph(turbo_stream* stream, Graph* graph) {
   alive();
   if (capturing_) fail(TURBO_INVALID_ARGUMENT, "graph: launched while another one is recorded");
+  stream->busy = true;
   do_launch_graph(stream, graph);
   if (sync_each_) sync(stream);
 }

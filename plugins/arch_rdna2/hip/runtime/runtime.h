@@ -16,7 +16,9 @@
 #include <string>
 
 // What backends derive theirs from; the opaque types of the ABI as one Runtime hands them out.
-struct turbo_stream {};
+struct turbo_stream {
+  bool busy = false;               // was given something since it was last waited for
+};
 struct turbo_module {};
 struct turbo_kernel {
   std::string name;
@@ -64,7 +66,7 @@ class Runtime {
   virtual void destroy_stream(turbo_stream* stream) noexcept = 0;
   virtual void copy(turbo_stream* stream, void* dst, const void* src, uint64_t bytes, uint32_t direction) = 0;
   virtual void fill(turbo_stream* stream, void* dst, uint8_t byte, uint64_t bytes) = 0;
-  virtual void sync(turbo_stream* stream) = 0;
+  virtual void sync(turbo_stream* stream) = 0;   // costs nothing when nothing was enqueued since the last one
 
   /// A code object of exactly one instruction set; fails when the device does not take it.
   virtual turbo_module* load(const turbo_code_object& object) = 0;

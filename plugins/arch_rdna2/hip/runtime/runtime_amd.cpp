@@ -171,16 +171,20 @@ class AmdRuntime final : public Runtime {
   }
   void copy(turbo_stream* stream, void* dst, const void* src, uint64_t bytes, uint32_t direction) override {
     bind();
+    stream->busy = true;
     constexpr int kinds[] = {kHostToDevice, kDeviceToHost, kDeviceToDevice};
     check(api_.memcpy_async(dst, src, bytes, kinds[direction], handle_of(stream)), "hipMemcpyAsync", std::to_string(bytes) + " bytes");
   }
   void fill(turbo_stream* stream, void* dst, uint8_t byte, uint64_t bytes) override {
     bind();
+    stream->busy = true;
     check(api_.memset_async(dst, byte, bytes, handle_of(stream)), "hipMemsetAsync", std::to_string(bytes) + " bytes");
   }
   void sync(turbo_stream* stream) override {
     bind();
+    if (!stream->busy) return;
     check(api_.stream_sync(handle_of(stream)), "hipStreamSynchronize");
+    stream->busy = false;
   }
 
   turbo_module* load(const turbo_code_object& object) override {
@@ -232,6 +236,7 @@ class AmdRuntime final : public Runtime {
   }
   void wait(turbo_stream* stream, Event* event) override {
     bind();
+    stream->busy = true;
     check(api_.stream_wait(handle_of(stream), handle_of(event), 0), "hipStreamWaitEvent");
   }
   bool done(Event* event) override {

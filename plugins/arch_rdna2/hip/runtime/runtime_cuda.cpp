@@ -172,6 +172,7 @@ class CudaRuntime final : public Runtime {
   }
   void copy(turbo_stream* stream, void* dst, const void* src, uint64_t bytes, uint32_t direction) override {
     bind();
+    stream->busy = true;
     const std::string about = std::to_string(bytes) + " bytes";
     void* const on = handle_of(stream);
     if (direction == TURBO_COPY_TO_DEVICE) check(api_.to_device(address(dst), src, bytes, on), "cuMemcpyHtoDAsync", about);
@@ -180,11 +181,14 @@ class CudaRuntime final : public Runtime {
   }
   void fill(turbo_stream* stream, void* dst, uint8_t byte, uint64_t bytes) override {
     bind();
+    stream->busy = true;
     check(api_.memset_async(address(dst), byte, bytes, handle_of(stream)), "cuMemsetD8Async", std::to_string(bytes) + " bytes");
   }
   void sync(turbo_stream* stream) override {
     bind();
+    if (!stream->busy) return;
     check(api_.stream_sync(handle_of(stream)), "cuStreamSynchronize");
+    stream->busy = false;
   }
 
   turbo_module* load(const turbo_code_object& object) override {
@@ -241,6 +245,7 @@ class CudaRuntime final : public Runtime {
   }
   void wait(turbo_stream* stream, Event* event) override {
     bind();
+    stream->busy = true;
     check(api_.stream_wait(handle_of(stream), handle_of(event), 0), "cuStreamWaitEvent");
   }
   bool done(Event* event) override {

@@ -197,7 +197,9 @@ class FiberRuntime final : public Runtime {
   void sync(turbo_stream* stream) override {
     alive();
     refuse_in_capture("sync");
+    if (!stream->busy) return;
     run(*static_cast<Stream*>(stream));
+    stream->busy = false;
   }
 
   turbo_module* load(const turbo_code_object& object) override {
@@ -312,6 +314,7 @@ class FiberRuntime final : public Runtime {
   }
 
   void enqueue(turbo_stream* stream, Work work) {
+    stream->busy = true;
     if (recording_) {
       if (stream != recorded_) fail(TURBO_INVALID_ARGUMENT, "capture: work for another stream");
       recording_->work.push_back(std::move(work));

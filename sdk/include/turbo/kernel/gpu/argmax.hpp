@@ -22,15 +22,17 @@ struct ArgmaxRow {
 };
 
 constexpr uint32_t kArgmaxThreads = 256;
-constexpr uint32_t kArgmaxMostSplits = 64;
 constexpr uint32_t kNanReadsAs = 0xf149f2cau;  // -1e30
 
 /// Elements a split takes, on the host: a multiple of four, so that the splits of an aligned row are aligned.
 constexpr uint32_t argmax_split(uint32_t vocab, uint32_t splits) { return static_cast<uint32_t>(((uint64_t{vocab} + splits - 1) / splits + 3) / 4 * 4); }
-/// Splits that give each block something like 4,096 elements.
-constexpr uint32_t argmax_splits(uint32_t vocab) {
-  const uint32_t wanted = (vocab + 4095) / 4096;
-  return wanted < 1 ? 1 : wanted > kArgmaxMostSplits ? kArgmaxMostSplits : wanted;
+/// Splits of a row: something like 4,096 elements a block when there are many rows; few rows take the whole device, with
+/// one load of a thread.
+constexpr uint32_t argmax_splits(uint32_t vocab, uint32_t rows) {
+  constexpr uint64_t kFewBlocks = 1024, kMost = 256;
+  const uint64_t fine = (uint64_t{vocab} + 1023) / 1024, coarse = (uint64_t{vocab} + 4095) / 4096;
+  const uint64_t wanted = fine * rows <= kFewBlocks ? fine : coarse;
+  return static_cast<uint32_t>(wanted < 1 ? 1 : wanted > kMost ? kMost : wanted);
 }
 
 /// Rows of logits: f32 on the device, `stride` floats from row to row; what lies beyond vocab is never read.
