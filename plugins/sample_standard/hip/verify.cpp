@@ -106,7 +106,8 @@ void DeviceVerifier::build_tree(turbo_stream* stream, const turbo_chain_tree& a)
 }
 
 void DeviceVerifier::commit(turbo_stream* stream, const turbo_chain_commit& a) const {
-  const gpu::ChainCommitArgs args{a.n_requests, a.width, a.predict, a.accept_index, a.accept_lens, a.seq, a.slot, a.relay_size, 0, a.bonus, a.new_lens, a.select, a.relay_lens};
+  const gpu::ChainCommitArgs args{a.n_requests, a.width, a.predict, a.accept_index, a.accept_lens, a.seq, a.slot, a.relay_size, 0, a.bonus, a.new_lens, a.select, a.relay_lens,
+                                  a.accept_offsets};
   device_.launch(stream, chain_commit_, blocks_of(a.n_requests, kRowThreads), kRowThreads, args);
 }
 
