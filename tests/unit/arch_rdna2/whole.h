@@ -61,6 +61,8 @@ class Whole : public Components {
 
   Takes takes;
   mutable uint32_t n_matmuls = 0, n_attends = 0;
+  /// Of these calls, counted from 1, one gives other results and one fails: faults of what is recorded.
+  uint32_t spoil_matmul = 0, fail_matmul = 0;
 
  private:
   static const Whole& of(void* self) { return *static_cast<const Whole*>(self); }
@@ -82,6 +84,7 @@ class Whole : public Components {
 
   void matmul(const turbo_device_matmul& a) const {
     ++n_matmuls;
+    if (n_matmuls == fail_matmul) throw Failure(TURBO_INTERNAL, "a call that cannot be recorded");
     float* next = static_cast<float*>(a.workspace);
     turbo_device_matmul one = a;
     one.n_matrices = 1;
@@ -120,6 +123,8 @@ class Whole : public Components {
       ops_.element({a.n_rows, nullptr, parts[0], parts[1], a.out[0], strides[0], strides[1], a.out_stride[0], width, 0,
                     a.fuse == TURBO_FUSE_SILU ? kSilu : kGelu, 0},
                    a.max_rows);
+    if (n_matmuls == spoil_matmul)
+      ops_.element({a.n_rows, nullptr, a.out[0], a.out[0], a.out[0], a.out_stride[0], a.out_stride[0], a.out_stride[0], width, 0, kAdd, 0}, a.max_rows);
   }
 
   bool good(const turbo_device_attend& a) const {
