@@ -131,6 +131,32 @@ TEST(Hip, AModelThatDoesNotFitSaysWhatWould) {
   EXPECT_NE(failed.status().hint().find("fits"), std::string::npos) << failed.status().message() << " | " << failed.status().hint();
 }
 
+// The pack's options are keys of the profile, and change no text.
+TEST(Hip, ProfilesChooseTheDeviceAndHowItIsCalled) {
+  ::setenv("TURBO_FIBER_DEVICES", "2", 1);
+  const auto tuned = [](auto tune) { return on_hip("tests/golden/tiny-random/qwen3", "f16", [tune](profile::Profile& profile) { tune(profile.compute); }); };
+  const std::vector<int32_t> prompt{3, 1, 4, 1, 5};
+  const auto text = [&](const ModelSetup& setup, const char* device) {
+    auto runtime = load(setup);
+    EXPECT_TRUE(runtime);
+    if (!runtime) return std::vector<int32_t>{};
+    EXPECT_EQ(runtime->resolved().json["device"]["name"], device);
+    return greedy(*runtime, prompt, 6);
+  };
+  const auto want = text(tuned([](auto&) {}), "fiber device 0");
+  EXPECT_EQ(text(tuned([](auto& compute) { compute.device = "1", compute.graphs = false; }), "fiber device 1"), want);
+  EXPECT_EQ(text(tuned([](auto& compute) { compute.device = "Device 1", compute.fuse = false; }), "fiber device 1"), want);
+  profile::Profile profile;
+  const ModelSetup setup = tuned([](auto& compute) { compute.device = "7900"; });
+  profile.model.path = std::string(TURBO_SOURCE) + "/" + setup.model;
+  setup.tune(profile);
+  const auto failed = Runtime::load(profile);
+  ASSERT_FALSE(failed);
+  EXPECT_NE(failed.status().message().find("device '7900': the fiber runtime has only device 0, fiber device 0 (fiber, 4.0 GiB); device 1, fiber device 1"), std::string::npos)
+      << failed.status().message();
+  ::unsetenv("TURBO_FIBER_DEVICES");
+}
+
 TEST(Hip, PrefixesAreSavedAndPutBack) {
   auto runtime = load(on_hip("tests/golden/tiny-random/qwen3", "f16"));
   ASSERT_TRUE(runtime);
