@@ -29,7 +29,7 @@ constexpr uint64_t kMost = uint64_t{1} << 31;  // rows and columns are 32-bit nu
 
 // Kernels in the order they are attached in: per type products of 1, 2, 4, 8 rows.
 enum Kernel : uint32_t { products, exact_q8 = 20, exact_q4, norm, bytes, gathers };
-const std::vector<const char*> kKernels = {
+const std::vector<std::string> kKernels = {
     "basic_f32_1",  "basic_f32_2",  "basic_f32_4",    "basic_f32_8",    "basic_f16_1", "basic_f16_2", "basic_f16_4",      "basic_f16_8",
     "basic_bf16_1", "basic_bf16_2", "basic_bf16_4",   "basic_bf16_8",   "basic_q8_1",  "basic_q8_2",  "basic_q8_4",       "basic_q8_8",
     "basic_q4_1",   "basic_q4_2",   "basic_q4_4",     "basic_q4_8",     "basic_q8_exact", "basic_q4_exact", "basic_norm", "basic_bytes",
