@@ -21,12 +21,6 @@ turbo_device_kv turbo_kv_pool::kv(uint32_t side, uint32_t layer) const {
   return kv;
 }
 
-uint8_t* turbo_kv_pool::append_block(uint32_t side, uint32_t layer, const turbo_kv_place& place) const {
-  const turbo_device_kv kv = this->kv(side, layer);
-  return part(side, layer).one_form ? kv.base + static_cast<uint64_t>(place.block_id) * kv.stride
-                                    : kv.open_base + static_cast<uint64_t>(place.open_id) * kv.open_stride;
-}
-
 namespace turbo::arch_rdna2 {
 namespace {
 
@@ -45,6 +39,21 @@ void introduce(const KvPart& k, const KvPart& v) {
   turbo_kv_layout same{};
   same.struct_size = sizeof same;
   checked("", [&](turbo_error* error) { return k.codec.host->layout(k.codec.self, &v.shape, &same, error); });
+}
+
+// Calls once for all layers of a side that one codec holds: call(part, kv, n), with the parts that `wanted` takes.
+template <typename Wanted, typename Call>
+void each_codec(const turbo_kv_pool& pool, Wanted&& wanted, Call&& call) {
+  std::vector<turbo_device_kv> alike;
+  for (const std::vector<KvPart>& side : pool.parts)
+    for (size_t first = 0; first < side.size(); ++first) {
+      const auto same = [&](const KvPart& part) { return part.codec.self == side[first].codec.self; };
+      if (!wanted(side[first]) || std::any_of(side.begin(), side.begin() + static_cast<std::ptrdiff_t>(first), same)) continue;
+      alike.clear();
+      for (const KvPart& part : side)
+        if (same(part)) alike.push_back(pool.kv(part.shape.side, part.shape.layer));
+      call(side[first], alike.data(), static_cast<uint32_t>(alike.size()));
+    }
 }
 
 }  // namespace
@@ -70,14 +79,12 @@ void allocate_pool(turbo_kv_pool& pool, hip::Device& device) {
 
 void pool_pack(turbo_kv_pool& pool, int32_t open_id, int32_t block_id, turbo_stream* stream) {
   pool.check_pack(open_id, block_id);
-  for (uint32_t layer = 0; layer < pool.desc.n_layers; ++layer)
-    for (const uint32_t side : {TURBO_KV_SIDE_K, TURBO_KV_SIDE_V}) {
-      const KvPart& part = pool.part(side, layer);
-      if (part.one_form) continue;
-      const turbo_device_kv kv = pool.kv(side, layer);
-      checked("KV pool: packing block " + std::to_string(block_id) + " in layer " + std::to_string(layer),
-              [&](turbo_error* error) { return part.codec.device->pack(part.codec.self, stream, &kv, open_id, block_id, error); });
-    }
+  each_codec(pool, [](const KvPart& part) { return !part.one_form; },
+             [&](const KvPart& part, const turbo_device_kv* kv, uint32_t n) {
+               checked("KV pool: packing block " + std::to_string(block_id), [&](turbo_error* error) {
+                 return part.codec.device->pack(part.codec.self, stream, kv, n, open_id, block_id, error);
+               });
+             });
 }
 
 uint8_t* pool_raw(turbo_kv_pool& pool, int32_t id, uint32_t form, uint64_t bytes) {
@@ -96,15 +103,13 @@ void pool_copy(turbo_kv_pool& pool, int32_t src, int32_t dst, uint32_t form, hip
 
 void pool_move_row(turbo_kv_pool& pool, const turbo_kv_place& src, const turbo_kv_place& dst, turbo_stream* stream) {
   pool.check_move(src, dst);
-  for (uint32_t layer = 0; layer < pool.desc.n_layers; ++layer)
-    for (const uint32_t side : {TURBO_KV_SIDE_K, TURBO_KV_SIDE_V}) {
-      const KvPart& part = pool.part(side, layer);
-      const turbo_device_kv kv = pool.kv(side, layer);
-      checked("KV pool: moving a row in layer " + std::to_string(layer), [&](turbo_error* error) {
-        return part.codec.device->move_row(part.codec.self, stream, &kv, pool.append_block(side, layer, src), src.row,
-                                           pool.append_block(side, layer, dst), dst.row, error);
-      });
-    }
+  each_codec(pool, [](const KvPart&) { return true; },
+             [&](const KvPart& part, const turbo_device_kv* kv, uint32_t n) {
+               const auto id = [&](const turbo_kv_place& place) { return part.one_form ? place.block_id : place.open_id; };
+               checked("KV pool: moving a row", [&](turbo_error* error) {
+                 return part.codec.device->move_row(part.codec.self, stream, kv, n, id(src), src.row, id(dst), dst.row, error);
+               });
+             });
 }
 
 }  // namespace turbo::arch_rdna2

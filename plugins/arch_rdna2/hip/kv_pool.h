@@ -23,8 +23,6 @@ struct turbo_kv_pool : turbo::pack::KvBlocks<turbo::arch_rdna2::KvPart> {
   turbo::hip::DeviceMemory packed, open;
 
   turbo_device_kv kv(uint32_t side, uint32_t layer) const;
-  /// Where rows of a part are appended: the open block, or the only one.
-  uint8_t* append_block(uint32_t side, uint32_t layer, const turbo_kv_place& place) const;
 };
 
 namespace turbo::arch_rdna2 {

@@ -41,8 +41,13 @@ class Whole : public Components {
         [](void* self, turbo_stream*, const turbo_device_kv* kv, const turbo_device_table* t, uint32_t max_rows, const float* rows, uint64_t stride,
            turbo_error* error) -> turbo_status { return guarded(error, [&] { of(self).plain_.append(*kv, *t, max_rows, rows, stride); }); },
         nullptr,
-        [](void* self, turbo_stream*, const turbo_device_kv* kv, const void* src, uint32_t src_row, void* dst, uint32_t dst_row,
-           turbo_error* error) -> turbo_status { return guarded(error, [&] { of(self).plain_.move_row(*kv, src, src_row, dst, dst_row); }); },
+        [](void* self, turbo_stream*, const turbo_device_kv* kv, uint32_t n, int32_t src, uint32_t src_row, int32_t dst, uint32_t dst_row,
+           turbo_error* error) -> turbo_status {
+          return guarded(error, [&] {
+            ++of(self).n_moves;
+            of(self).plain_.move_row(kv, n, src, src_row, dst, dst_row);
+          });
+        },
         [](void* self, const turbo_device_attend* args, uint64_t, turbo_error* error) -> turbo_status {
           return of(self).good(*args) ? TURBO_OK : fill_error(error, TURBO_UNSUPPORTED, "not taken");
         },
@@ -60,7 +65,7 @@ class Whole : public Components {
   }
 
   Takes takes;
-  mutable uint32_t n_matmuls = 0, n_attends = 0;
+  mutable uint32_t n_matmuls = 0, n_attends = 0, n_moves = 0;
   /// Of these calls, counted from 1, one gives other results and one fails: faults of what is recorded.
   uint32_t spoil_matmul = 0, fail_matmul = 0;
 

@@ -320,10 +320,51 @@ class DeviceKvCodec : public Base, public DeviceClient<T> {
     launch(stream, which == TURBO_KV_SIDE_K ? at_.scores[l] : at_.sums[l], a.k.n_kv_heads * g.head_tiles, n_chunks, a.max_rows, g);
   }
 
+  void pack(turbo_stream* stream, const turbo_device_kv* kv, uint32_t n, int32_t open_id, int32_t block_id) const {
+    PackArgs args{};
+    args.kv = kv[0];
+    args.side = side_of(kv[0], kv->side);
+    args.open_id = open_id;
+    args.block_id = block_id;
+    for (uint32_t begin = 0; begin < n; begin += kLaunchParts) {
+      const uint32_t parts = std::min(n - begin, kLaunchParts);
+      for (uint32_t i = 0; i < parts; ++i) args.part[i] = {kv[begin + i].open_base, kv[begin + i].base};
+      launch(stream, at_.pack, TURBO_KV_BLOCK / 4, kv->n_kv_heads, parts, args);
+    }
+  }
+
+  void move_row(turbo_stream* stream, const turbo_device_kv* kv, uint32_t n, int32_t src_id, uint32_t src_row, int32_t dst_id, uint32_t dst_row) const {
+    const uint64_t stride = T::kPacks ? kv->open_stride : kv->stride;
+    MoveArgs args{};
+    args.side = side_of(kv[0], kv->side);
+    args.src = static_cast<uint64_t>(src_id) * stride;
+    args.dst = static_cast<uint64_t>(dst_id) * stride;
+    args.src_row = src_row;
+    args.dst_row = dst_row;
+    args.n_kv_heads = kv->n_kv_heads;
+    args.head_dim = kv->head_dim;
+    for (uint32_t begin = 0; begin < n; begin += kLaunchParts) {
+      const uint32_t parts = std::min(n - begin, kLaunchParts);
+      for (uint32_t i = 0; i < parts; ++i) args.base[i] = T::kPacks ? kv[begin + i].open_base : kv[begin + i].base;
+      launch(stream, at_.move[kv->side], (kv->n_kv_heads + 3) / 4, parts, 1, args);
+    }
+  }
+
   // ---- C tables
 
   static T* at(void* p) { return static_cast<T*>(p); }
   static bool good(const turbo_device_kv* kv) { return kv && kv->side <= TURBO_KV_SIDE_V && kv->n_kv_heads > 0; }
+  // Parts of one side; throws where their blocks lie badly.
+  static bool alike(const turbo_device_kv* kv, uint32_t n) {
+    if (!good(kv) || n == 0) return false;
+    for (uint32_t i = 0; i < n; ++i) {
+      if (kv[i].side != kv->side || kv[i].n_kv_heads != kv->n_kv_heads || kv[i].head_dim != kv->head_dim || kv[i].stride != kv->stride ||
+          kv[i].open_stride != kv->open_stride || !kv[i].base || (T::kPacks && !kv[i].open_base))
+        return false;
+      check_places(kv[i]);
+    }
+    return true;
+  }
 
   static turbo_status c_append(void* p, turbo_stream* stream, const turbo_device_kv* kv, const turbo_device_table* table, uint32_t max_rows,
                                const float* rows, uint64_t row_stride, turbo_error* error) noexcept {
@@ -332,21 +373,18 @@ class DeviceKvCodec : public Base, public DeviceClient<T> {
       at(p)->append(stream, *kv, *table, max_rows, rows, row_stride, nullptr);
     });
   }
-  static turbo_status c_pack(void* p, turbo_stream* stream, const turbo_device_kv* kv, int32_t open_id, int32_t block_id, turbo_error* error) noexcept {
+  static turbo_status c_pack(void* p, turbo_stream* stream, const turbo_device_kv* kv, uint32_t n, int32_t open_id, int32_t block_id,
+                             turbo_error* error) noexcept {
     return guarded(error, [&] {
-      detail::check(p && good(kv) && open_id >= 0 && block_id >= 0 && at(p)->at_.pack != kNone, "pack");
-      check_places(*kv);
-      const PackArgs args{*kv, at(p)->side_of(*kv, kv->side), open_id, block_id};
-      at(p)->launch(stream, at(p)->at_.pack, TURBO_KV_BLOCK / 4, kv->n_kv_heads, 1, args);
+      detail::check(p && alike(kv, n) && open_id >= 0 && block_id >= 0 && at(p)->at_.pack != kNone, "pack");
+      at(p)->pack(stream, kv, n, open_id, block_id);
     });
   }
-  static turbo_status c_move_row(void* p, turbo_stream* stream, const turbo_device_kv* kv, const void* src_block, uint32_t src_row, void* dst_block,
+  static turbo_status c_move_row(void* p, turbo_stream* stream, const turbo_device_kv* kv, uint32_t n, int32_t src_id, uint32_t src_row, int32_t dst_id,
                                  uint32_t dst_row, turbo_error* error) noexcept {
     return guarded(error, [&] {
-      detail::check(p && good(kv) && src_block && dst_block && src_row < TURBO_KV_BLOCK && dst_row < TURBO_KV_BLOCK, "move_row");
-      const MoveArgs args{at(p)->side_of(*kv, kv->side), static_cast<const uint8_t*>(src_block), static_cast<uint8_t*>(dst_block), src_row, dst_row,
-                          kv->n_kv_heads, kv->head_dim, kv->side};
-      at(p)->launch(stream, at(p)->at_.move[kv->side], (kv->n_kv_heads + 3) / 4, 1, 1, args);
+      detail::check(p && alike(kv, n) && src_id >= 0 && dst_id >= 0 && src_row < TURBO_KV_BLOCK && dst_row < TURBO_KV_BLOCK, "move_row");
+      at(p)->move_row(stream, kv, n, src_id, src_row, dst_id, dst_row);
     });
   }
   static turbo_status c_check(void* p, const turbo_device_attend* args, uint64_t v_fingerprint, turbo_error* error) noexcept {
