@@ -107,6 +107,15 @@ TEST(Discover, ADeviceWithoutCodeIsToldWithWhatThereIs) {
   EXPECT_EQ(answer.reason, "device 0, fiber device 0 (fiber, 4.0 GiB): no code object for fiber: there are gfx1030, gfx1100 (fiber runtime 1, HSA_OVERRIDE_GFX_VERSION=10.3.0)");
 }
 
+TEST(Discover, ADeviceWithOtherWavesIsNotUsed) {
+  const ScopedEnv wide("TURBO_FIBER_WAVE", "64");
+  fake::Host host;
+  Probe answer;
+  probe_device(Host(host.raw()), answer, &make_fiber_runtime, turbo_kernels_device_check, 1);
+  EXPECT_EQ(answer.score, 0);
+  EXPECT_EQ(answer.reason, "device 0, fiber device 0 (fiber, 4.0 GiB): its waves have 64 lanes; kernels are written for 32 (fiber runtime 1)");
+}
+
 TEST(Discover, NoDeviceIsNoError) {
   const ScopedEnv none("TURBO_FIBER_DEVICES", "0");
   fake::Host host;
