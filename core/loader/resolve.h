@@ -48,6 +48,8 @@ struct Request {
   /// and "weight_format" speak to all of their kind: each key must be known to at least one that is chosen. A slot's
   /// own options go before those.
   std::map<std::string, OptionTexts> options;
+  /// By slot: what is said to a component that has such an option, and to no other.
+  std::map<std::string, OptionTexts> options_if_known;
   /// How messages speak of a slot's options, where the user knows them under another name.
   struct OptionWords {
     std::string name;               // "kv.options"

@@ -64,6 +64,9 @@ Status Resolver::bind_options(const Need& need, Candidate& candidate) const {
     const auto found = request_.options.find(slot);
     return found == request_.options.end() ? nullptr : &found->second;
   };
+  if (const auto found = request_.options_if_known.find(need.slot); found != request_.options_if_known.end())
+    for (const auto& [key, text] : found->second)
+      if (schema.knows(key)) texts[key] = text;
   const bool has_shared = need.slot != need.kind && need.kind != TURBO_KIND_DRAFTER;
   if (const OptionTexts* shared = has_shared ? given(need.kind) : nullptr)
     for (const auto& [key, text] : *shared)

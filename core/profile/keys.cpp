@@ -126,6 +126,14 @@ void add_model_rows(std::vector<KeySpec>& table) {
   table.push_back(row<&P::compute, &P::Compute::activations>(
       "compute.activations", choice({"int8", "f32"}),
       "Precision of activations in matrix products: int8 is fast, f32 is the reference path."));
+  table.push_back(row<&P::compute, &P::Compute::device>(
+      "compute.device", text(),
+      "The device of a tier that uses one: its number, or a part of its name, instruction set or bus address; turbo doctor lists them. auto takes the "
+      "one with most memory."));
+  table.push_back(row<&P::compute, &P::Compute::graphs>(
+      "compute.graphs", boolean(), "Replay a device's steps as recorded graphs. false makes each call anew, for a runtime whose graphs are in doubt."));
+  table.push_back(row<&P::compute, &P::Compute::fuse>(
+      "compute.fuse", boolean(), "Let a device do several operations in one call. false takes them apart; results are the same."));
   table.push_back(
       row<&P::tiers>("tiers", text_list(tier_names()),
                      "Tiers to try, best first. The first one that has everything the model needs is used."));
@@ -363,7 +371,7 @@ std::vector<std::string> names_under(std::string_view section) {
 std::span<const SectionDoc> section_table() {
   static const std::vector<SectionDoc> sections{
       {"model", "What to run."},
-      {"compute", "How the CPU computes."},
+      {"compute", "What computes, and how."},
       {"kv", "The cache of keys and values. Either `codec`, or `k` and `v` apart."},
       {"drafter", "Speculation: a drafter proposes tokens and the model checks them. The output does not change."},
       {"sampler", "Defaults for requests that do not set these themselves."},

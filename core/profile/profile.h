@@ -36,6 +36,9 @@ struct Profile {
   struct Compute {
     int threads = 0;                   // 0 = every usable processor
     std::string activations = "int8";  // "int8", or "f32" for the reference path
+    std::string device = "auto";       // number or part of the name; of tiers that use a device
+    bool graphs = true;                // a device's steps are replayed as recorded graphs
+    bool fuse = true;                  // formats and codecs do several operations in one call
   } compute;
 
   std::vector<std::string> tiers{"hip", "generic", "cpu"};  // best first; exactly {*require} when require is set

@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Kernels of the plugins, executed from their code objects: all of cases/. Usage: kernels_test.py DEVICE-JSON WORK [unittest options]"""
+"""Kernels of the plugins, executed from their code objects. Usage: kernels_test.py DEVICE-JSON WORK [CASE] [-v]
+
+CASE is the start of a file's name in cases/ ("pack"); all of them when left out."""
 import os
 import sys
 import unittest
@@ -11,6 +13,9 @@ import case  # noqa: E402
 
 if __name__ == "__main__":
     case.setup(*sys.argv[1:3])
-    cases = unittest.defaultTestLoader.discover(os.path.join(HERE, "cases"), pattern="*_case.py")
+    names = [word for word in sys.argv[3:] if word != "-v"] or ["*"]
+    cases = unittest.TestSuite(unittest.defaultTestLoader.discover(os.path.join(HERE, "cases"), pattern=f"{name}_case.py") for name in names)
+    if not cases.countTestCases():
+        sys.exit(f"no case of {', '.join(names)}")
     verbosity = 2 if "-v" in sys.argv[3:] else 1
     sys.exit(not unittest.TextTestRunner(verbosity=verbosity).run(cases).wasSuccessful())

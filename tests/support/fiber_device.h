@@ -132,6 +132,8 @@ class DeviceFormat {
     return table->matmul(self, nullptr, &args, &error);
   }
 
+  const char* option_schema() const { return component_->option_schema; }
+
   void* self = nullptr;
   turbo_status status;
   turbo_error error{sizeof(turbo_error), 0, {}, {}};

@@ -142,7 +142,7 @@ struct turbo_plan {
 namespace turbo::arch_cpu {
 
 inline pack::WeightFacts facts_of(const turbo_weight& w) { return {w.name, w.rows, w.cols}; }
-inline pack::PoolFacts facts_of(const turbo_kv_pool& p) { return {p.desc, p.any_one_form, p.any_two_form, p.sinks}; }
+inline pack::PoolFacts facts_of(const turbo_kv_pool& p) { return p.facts(); }
 
 /// Check the whole program and lower it. Throws Failure.
 std::unique_ptr<turbo_plan> compile_plan(const turbo_program& program, const pack::Facts& facts, const turbo_host_alloc* alloc,

@@ -62,9 +62,9 @@ turbo_status append(void* self, turbo_stream*, const turbo_device_kv* kv, const 
                     uint64_t stride, turbo_error* error) {
   return guarded(error, [&] { of(self).append(*kv, *table, max_rows, rows, stride); });
 }
-turbo_status move_row(void* self, turbo_stream*, const turbo_device_kv* kv, const void* src, uint32_t src_row, void* dst, uint32_t dst_row,
+turbo_status move_row(void* self, turbo_stream*, const turbo_device_kv* kv, uint32_t n, int32_t src, uint32_t src_row, int32_t dst, uint32_t dst_row,
                       turbo_error* error) {
-  return guarded(error, [&] { of(self).move_row(*kv, src, src_row, dst, dst_row); });
+  return guarded(error, [&] { of(self).move_row(kv, n, src, src_row, dst, dst_row); });
 }
 turbo_status check_attend(void*, const turbo_device_attend*, uint64_t, turbo_error* error) {
   return fill_error(error, TURBO_UNSUPPORTED, "the plain codec gives scores and values");
@@ -106,9 +106,12 @@ void Reference::gather(const turbo_device_gather& args) const {
 void Reference::append(const turbo_device_kv& kv, const turbo_device_table& table, uint32_t max_rows, const float* rows, uint64_t stride) const {
   launch(append_, PlainAppendArgs{table, kv, rows, stride}, blocks(uint64_t{kv.n_kv_heads} * kv.head_dim), max_rows);
 }
-void Reference::move_row(const turbo_device_kv& kv, const void* src, uint32_t src_row, void* dst, uint32_t dst_row) const {
-  launch(move_, PlainMoveArgs{static_cast<const float*>(src), static_cast<float*>(dst), src_row, dst_row, kv.n_kv_heads, kv.head_dim},
-         blocks(uint64_t{kv.n_kv_heads} * kv.head_dim));
+void Reference::move_row(const turbo_device_kv* kv, uint32_t n, int32_t src, uint32_t src_row, int32_t dst, uint32_t dst_row) const {
+  for (uint32_t i = 0; i < n; ++i) {
+    const auto block = [&](int32_t id) { return reinterpret_cast<float*>(kv[i].base + static_cast<uint64_t>(id) * kv[i].stride); };
+    launch(move_, PlainMoveArgs{block(src), block(dst), src_row, dst_row, kv[i].n_kv_heads, kv[i].head_dim},
+           blocks(uint64_t{kv[i].n_kv_heads} * kv[i].head_dim));
+  }
 }
 void Reference::scores(const turbo_device_attend& args, uint32_t begin, uint32_t n, float* scores, uint64_t stride) const {
   launch(scores_, PlainAttendArgs{args.table, args.k, args.q, nullptr, scores, args.q_stride, 0, stride, args.n_heads, begin, n, args.scale}, n,

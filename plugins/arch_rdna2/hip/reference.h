@@ -16,7 +16,7 @@ class Reference : public Kernels, public Components {
   void matmul(const turbo_device_matmul& args) const;
   void gather(const turbo_device_gather& args) const;
   void append(const turbo_device_kv& kv, const turbo_device_table& table, uint32_t max_rows, const float* rows, uint64_t stride) const;
-  void move_row(const turbo_device_kv& kv, const void* src, uint32_t src_row, void* dst, uint32_t dst_row) const;
+  void move_row(const turbo_device_kv* kv, uint32_t n, int32_t src, uint32_t src_row, int32_t dst, uint32_t dst_row) const;
   void scores(const turbo_device_attend& args, uint32_t begin, uint32_t n, float* scores, uint64_t stride) const;
   void accumulate(const turbo_device_attend& args, uint32_t begin, uint32_t n, const float* weights, uint64_t weight_stride, float* partials,
                   uint64_t partial_stride) const;

@@ -4,6 +4,7 @@
 #include <turbo/kernel/half.h>
 #include <turbo/weight_format.hpp>
 
+#include "../src/types.h"
 #include "args.h"
 
 extern "C" {
@@ -14,34 +15,15 @@ extern const uint32_t turbo_n_kernels_basic;
 namespace turbo::basic {
 namespace {
 
-constexpr const char* kOptions =
-    R"({"activations": {"type": "string", "default": "int8", "enum": ["int8", "f32"],
-     "doc": "q8_0 and q4_0 only. int8: activations rounded to 8 bits per group of 32; f32: kept as they are, the slower reference"}})";
-
-constexpr turbo_type_info kTypes[] = {
-    {sizeof(turbo_type_info), TURBO_TYPE_F32, "f32", 1, 4},
-    {sizeof(turbo_type_info), TURBO_TYPE_F16, "f16", 1, 2},
-    {sizeof(turbo_type_info), TURBO_TYPE_BF16, "bf16", 1, 2},
-    {sizeof(turbo_type_info), TURBO_TYPE_Q8_0, "q8_0", 32, 34},
-    {sizeof(turbo_type_info), TURBO_TYPE_Q4_0, "q4_0", 32, 18},
-};
 constexpr uint64_t kMost = uint64_t{1} << 31;  // rows and columns are 32-bit numbers in kernels
 
-// Kernels in the order they are attached in: per type products of 1, 2, 4, 8 rows.
+// Kernels in the order they are attached in: per type of kTypes products of 1, 2, 4, 8 rows.
 enum Kernel : uint32_t { products, exact_q8 = 20, exact_q4, norm, bytes, gathers };
-const std::vector<const char*> kKernels = {
+const std::vector<std::string> kKernels = {
     "basic_f32_1",  "basic_f32_2",  "basic_f32_4",    "basic_f32_8",    "basic_f16_1", "basic_f16_2", "basic_f16_4",      "basic_f16_8",
     "basic_bf16_1", "basic_bf16_2", "basic_bf16_4",   "basic_bf16_8",   "basic_q8_1",  "basic_q8_2",  "basic_q8_4",       "basic_q8_8",
     "basic_q4_1",   "basic_q4_2",   "basic_q4_4",     "basic_q4_8",     "basic_q8_exact", "basic_q4_exact", "basic_norm", "basic_bytes",
     "basic_gather_f32", "basic_gather_f16", "basic_gather_bf16", "basic_gather_q8", "basic_gather_q4"};
-
-// Place of a type in kTypes, and so in the kernels.
-uint32_t index_of(uint32_t type) {
-  for (uint32_t i = 0; i < std::size(kTypes); ++i)
-    if (kTypes[i].type == type) return i;
-  throw Failure(TURBO_UNSUPPORTED, "basic: tensor type " + std::to_string(type) +
-                                       " is not served, only 0 (F32), 1 (F16), 2 (Q4_0), 8 (Q8_0), 30 (BF16)");
-}
 
 constexpr bool is_grouped(uint32_t type) { return type == TURBO_TYPE_Q8_0 || type == TURBO_TYPE_Q4_0; }
 constexpr uint64_t round_up(uint64_t n, uint64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
@@ -55,11 +37,8 @@ struct Layout {
 };
 
 Layout layout_of(uint32_t type, uint64_t rows, uint64_t cols) {
-  const turbo_type_info& info = kTypes[index_of(type)];
-  const std::string shape = std::to_string(rows) + " x " + std::to_string(cols);
-  if (rows == 0 || cols == 0 || cols % info.block_weights != 0)
-    throw Failure(TURBO_INVALID_ARGUMENT, std::string("basic: a ") + info.name + " matrix of " + shape +
-                                              " is not a whole number of blocks of " + std::to_string(info.block_weights));
+  const turbo_type_info& info = checked_type(type, rows, cols);
+  const std::string shape = shape_text(rows, cols);
   if (rows > kMost || cols > kMost) throw Failure(TURBO_INVALID_ARGUMENT, "basic: a matrix of " + shape + " is beyond 2^31 rows or columns");
   Layout layout{};
   layout.source_row = cols / info.block_weights * info.block_bytes;
@@ -73,12 +52,7 @@ Layout layout_of(uint32_t type, uint64_t rows, uint64_t cols) {
 
 class BasicFormat final : public WeightFormat<BasicFormat> {
  public:
-  explicit BasicFormat(const Host& host) {
-    const std::string activations = host.option("activations", std::string("int8"));
-    if (activations != "int8" && activations != "f32")
-      throw Failure(TURBO_INVALID_ARGUMENT, "basic: activations is \"" + activations + "\"", "use int8 or f32");
-    int8_ = activations == "int8";
-  }
+  explicit BasicFormat(const Host& host) : int8_(activations_of(host) == "int8") {}
 
   static const void* interface(std::string_view id) {
     const void* table = weight_format_device_interface<BasicFormat>(id);
@@ -92,14 +66,7 @@ class BasicFormat final : public WeightFormat<BasicFormat> {
   void repack(uint32_t type, uint64_t rows, uint64_t cols, std::span<const std::byte> source, void* packed, uint64_t row_begin,
               uint64_t row_end) const override {
     const Layout layout = layout_of(type, rows, cols);
-    if (source.size() < rows * layout.source_row)
-      throw Failure(TURBO_CORRUPT_INPUT,
-                    "basic: tensor data ends early: " + std::to_string(rows * layout.source_row) + " bytes needed, " +
-                        std::to_string(source.size()) + " present",
-                    "fetch the model file again");
-    if (row_begin > row_end || row_end > rows)
-      throw Failure(TURBO_INVALID_ARGUMENT, "basic: rows " + std::to_string(row_begin) + " to " + std::to_string(row_end) +
-                                                " are no range of the matrix");
+    check_repack(rows * layout.source_row, source.size(), rows, row_begin, row_end, 1);
     const auto* const in = reinterpret_cast<const uint8_t*>(source.data());
     auto* const out = static_cast<uint8_t*>(packed);
     const uint64_t n_groups = cols / kGroup;

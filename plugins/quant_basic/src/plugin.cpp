@@ -5,21 +5,11 @@
 #include <turbo/weight_format.hpp>
 
 #include "layout.h"
+#include "types.h"
 
 namespace turbo::basic {
 namespace {
 
-constexpr const char* kOptions =
-    R"({"activations": {"type": "string", "default": "int8", "enum": ["int8", "f32"],
-     "doc": "q8_0 and q4_0 only. int8: activations rounded to 8 bits per group of 32; f32: kept as they are, the slower reference"}})";
-
-constexpr turbo_type_info kTypes[] = {
-    {sizeof(turbo_type_info), TURBO_TYPE_F32, "f32", 1, 4},
-    {sizeof(turbo_type_info), TURBO_TYPE_F16, "f16", 1, 2},
-    {sizeof(turbo_type_info), TURBO_TYPE_BF16, "bf16", 1, 2},
-    {sizeof(turbo_type_info), TURBO_TYPE_Q8_0, "q8_0", 32, 34},
-    {sizeof(turbo_type_info), TURBO_TYPE_Q4_0, "q4_0", 32, 18},
-};
 constexpr uint32_t kFloatTile = 4;
 
 const Kernels* kernels_of(CpuIsa isa) {
@@ -31,13 +21,6 @@ const Kernels* kernels_of(CpuIsa isa) {
   return scalar_kernels();
 }
 
-const turbo_type_info& info_of(uint32_t type) {
-  for (const turbo_type_info& info : kTypes)
-    if (info.type == type) return info;
-  throw Failure(TURBO_UNSUPPORTED, "basic: tensor type " + std::to_string(type) +
-                                       " is not served, only 0 (F32), 1 (F16), 2 (Q4_0), 8 (Q8_0), 30 (BF16)");
-}
-
 // Bytes of the source and of the packed form (0: read in place); throws on shapes this format cannot hold.
 struct Sizes {
   uint64_t source, packed;
@@ -45,12 +28,7 @@ struct Sizes {
 };
 
 Sizes checked_sizes(uint32_t type, uint64_t rows, uint64_t cols) {
-  const turbo_type_info& info = info_of(type);
-  const std::string shape = std::to_string(rows) + " x " + std::to_string(cols);
-  if (rows == 0 || cols == 0 || cols % info.block_weights != 0)
-    throw Failure(TURBO_INVALID_ARGUMENT, std::string("basic: a ") + info.name + " matrix of " + shape +
-                                              " is not a whole number of blocks of " +
-                                              std::to_string(info.block_weights));
+  const turbo_type_info& info = checked_type(type, rows, cols);
   Sizes sizes{};
   sizes.tile = is_packed(type) ? kTile : kFloatTile;
   uint64_t padded_rows = 0, row_bytes = 0, padded_bytes = 0;
@@ -58,7 +36,7 @@ Sizes checked_sizes(uint32_t type, uint64_t rows, uint64_t cols) {
       __builtin_mul_overflow(cols / info.block_weights, info.block_bytes, &row_bytes) ||
       __builtin_mul_overflow(padded_rows / kTile * kTile, row_bytes, &padded_bytes) ||
       __builtin_mul_overflow(rows, row_bytes, &sizes.source) || cols > UINT64_MAX / 8)
-    throw Failure(TURBO_INVALID_ARGUMENT, "basic: a matrix of " + shape + " does not fit in 64 bits");
+    throw Failure(TURBO_INVALID_ARGUMENT, "basic: a matrix of " + shape_text(rows, cols) + " does not fit in 64 bits");
   sizes.packed = is_packed(type) ? padded_bytes : 0;
   return sizes;
 }
@@ -68,9 +46,7 @@ class BasicFormat final : public WeightFormat<BasicFormat> {
   explicit BasicFormat(const Host& host) {
     const CpuIsaChoice choice = choose_cpu_isa();
     if (!choice.problem.empty()) throw Failure(TURBO_UNSUPPORTED, "basic: " + choice.problem, "unset TURBO_CPU_ISA");
-    const std::string activations = host.option("activations", std::string("int8"));
-    if (activations != "int8" && activations != "f32")
-      throw Failure(TURBO_INVALID_ARGUMENT, "basic: activations is \"" + activations + "\"", "use int8 or f32");
+    const std::string activations = activations_of(host);
     kernels_ = kernels_of(choice.isa);
     int8_ = activations == "int8";
     host.log(TURBO_LOG_DEBUG,
@@ -94,15 +70,7 @@ class BasicFormat final : public WeightFormat<BasicFormat> {
   void repack(uint32_t type, uint64_t rows, uint64_t cols, std::span<const std::byte> source, void* packed,
               uint64_t row_begin, uint64_t row_end) const override {
     const Sizes sizes = checked_sizes(type, rows, cols);
-    if (source.size() < sizes.source)
-      throw Failure(TURBO_CORRUPT_INPUT,
-                    "basic: tensor data ends early: " + std::to_string(sizes.source) + " bytes needed, " +
-                        std::to_string(source.size()) + " present",
-                    "fetch the model file again");
-    const bool aligned = row_begin % sizes.tile == 0 && (row_end % sizes.tile == 0 || row_end == rows);
-    if (row_begin > row_end || row_end > rows || !aligned)
-      throw Failure(TURBO_INVALID_ARGUMENT, "basic: rows " + std::to_string(row_begin) + " to " +
-                                                std::to_string(row_end) + " are no tile-aligned range of the matrix");
+    check_repack(sizes.source, source.size(), rows, row_begin, row_end, sizes.tile);
     if (is_packed(type))
       repack_rows(type, reinterpret_cast<const uint8_t*>(source.data()), rows, cols, row_begin, row_end,
                   static_cast<uint8_t*>(packed));

@@ -10,7 +10,7 @@ extern "C" const uint32_t turbo_n_kernels_sample;
 namespace turbo::sample_standard {
 namespace {
 
-class HipSampler : public Sampler<HipSampler> {
+class HipSampler : public Sampler<HipSampler>, public DeviceClient<HipSampler> {
  public:
   explicit HipSampler(const Host& host) : host_(host) {}
 
@@ -20,10 +20,20 @@ class HipSampler : public Sampler<HipSampler> {
   }
 
   static const void* interface(std::string_view id) {
-    static constexpr turbo_device_client client = {sizeof(turbo_device_client), 0, &c_attach, &c_detach};
-    if (id == TURBO_DEVICE_CLIENT_DRAFT) return &client;
+    if (const void* table = DeviceClient<HipSampler>::interface(id)) return table;
     if (const void* table = verifier_interface<HipSampler>(id)) return table;
     return Sampler<HipSampler>::interface(id);
+  }
+
+  void attach(const turbo_device& device) override {
+    detach();
+    const turbo_model_facts* model = host_.model();
+    verifier_.emplace(&device);
+    device_.emplace(&device, model ? model->vocab_size : 0);
+  }
+  void detach() noexcept override {
+    device_.reset();
+    verifier_.reset();
   }
 
   DeviceVerifier& verifier() {
@@ -44,24 +54,6 @@ class HipSampler : public Sampler<HipSampler> {
   void check_attached() const {
     if (!device_) throw Failure(TURBO_INVALID_ARGUMENT, "sampler 'standard': it was attached to no device");
   }
-  static turbo_status c_attach(void* self, const turbo_device* device, turbo_error* error) {
-    return guarded(error, [&] {
-      detail::check(self && device && TURBO_HAS(device, sync), "attach");
-      HipSampler& sampler = *static_cast<HipSampler*>(self);
-      const turbo_model_facts* model = sampler.host_.model();
-      sampler.device_.reset();
-      sampler.verifier_.reset();
-      sampler.verifier_.emplace(device);
-      sampler.device_.emplace(device, model ? model->vocab_size : 0);
-    });
-  }
-  static void c_detach(void* self) {
-    guarded(nullptr, [&] {
-      static_cast<HipSampler*>(self)->device_.reset();
-      static_cast<HipSampler*>(self)->verifier_.reset();
-    });
-  }
-
   const Host host_;
   std::optional<DeviceSampler> device_;
   std::optional<DeviceVerifier> verifier_;

@@ -13,6 +13,7 @@ namespace turbo::sample_standard {
 namespace {
 
 using Rows = Sampler<DeviceSampler>;  // for row_of
+enum Kernel : uint32_t { argmax_rows, survey_rows, weigh_views, list_views };
 constexpr uint32_t kMostWorks = 64, kMostWhole = 16, kFirstWorks = 8, kFirstRows = 256;
 
 constexpr uint64_t padded(uint32_t vocab) { return (uint64_t{vocab} + 3) / 4 * 4; }
@@ -30,23 +31,12 @@ int32_t index_of(uint64_t key) { return value_of(key) == -kInfinity ? -1 : candi
 }  // namespace
 
 DeviceSampler::DeviceSampler(const turbo_device* device, uint32_t vocab)
-    : device_(device), scratch_(device_, TURBO_MEMORY_DEVICE), memory_(device_, TURBO_MEMORY_DEVICE), block_(device_, TURBO_MEMORY_DEVICE),
-      host_block_(device_, TURBO_MEMORY_PINNED), host_results_(device_, TURBO_MEMORY_PINNED),
-      host_rows_(device_, TURBO_MEMORY_PINNED), host_plain_(device_, TURBO_MEMORY_PINNED) {
-  module_ = device_.load(turbo_kernels_sample, turbo_n_kernels_sample);
-  try {
-    argmax_rows_ = device_.kernel(module_, "argmax_rows");
-    survey_rows_ = device_.kernel(module_, "survey_rows");
-    weigh_views_ = device_.kernel(module_, "weigh_views");
-    list_views_ = device_.kernel(module_, "list_views");
-    if (vocab > 0 && !resize(vocab, kFirstRows, kFirstWorks, 1)) throw Failure(TURBO_RESOURCE_EXHAUSTED, "device sampler: no memory for its buffers");
-  } catch (...) {
-    device_.raw().module_unload(device_.raw().ctx, module_);
-    throw;
-  }
+    : scratch_(device, TURBO_MEMORY_DEVICE), memory_(device, TURBO_MEMORY_DEVICE), block_(device, TURBO_MEMORY_DEVICE),
+      host_block_(device, TURBO_MEMORY_PINNED), host_results_(device, TURBO_MEMORY_PINNED), host_rows_(device, TURBO_MEMORY_PINNED),
+      host_plain_(device, TURBO_MEMORY_PINNED) {
+  kernels_.attach(device, {{turbo_kernels_sample, turbo_n_kernels_sample, {"argmax_rows", "survey_rows", "weigh_views", "list_views"}}});
+  if (vocab > 0 && !resize(vocab, kFirstRows, kFirstWorks, 1)) throw Failure(TURBO_RESOURCE_EXHAUSTED, "device sampler: no memory for its buffers");
 }
-
-DeviceSampler::~DeviceSampler() { device_.raw().module_unload(device_.raw().ctx, module_); }
 
 bool DeviceSampler::resize(uint32_t vocab, uint32_t rows, uint32_t works, uint32_t whole) {
   using namespace device;
@@ -94,7 +84,7 @@ void DeviceSampler::make_room(const turbo_sample& args) {
 
 // Counters and keys that a launch left half-way would spoil the next one.
 void DeviceSampler::clean_scratch() {
-  if (dirty_) device_.fill(device_.raw().stream, scratch_.at<void>(), 0, scratch_.bytes());
+  if (dirty_) kernels_.fill(kernels_.device()->stream, scratch_.at<void>(), 0, scratch_.bytes());
   dirty_ = true;  // until the launches are known to have ended
 }
 
@@ -169,9 +159,9 @@ void DeviceSampler::run_plain(const turbo_sample& args, uint32_t first, uint32_t
   const auto* const found = host_plain_.at<device::GreedyFound>();
   const device::GreedyArgs kernel{gpu::logit_rows(args.logits + first * args.logit_stride, args.logit_stride, args.vocab, n, splits),
                                   scratch_.at<gpu::ArgmaxRow>(), host_plain_.at<device::GreedyFound>()};
-  turbo_stream* const stream = device_.raw().stream;
-  device_.launch(stream, argmax_rows_, uint64_t{n} * splits, threads_for(args.vocab), kernel);
-  device_.sync(stream);
+  turbo_stream* const stream = kernels_.device()->stream;
+  kernels_.launch(stream, argmax_rows, uint64_t{n} * splits, threads_for(args.vocab), kernel);
+  kernels_.sync(stream);
   dirty_ = false;
   for (uint32_t i = 0; i < n; ++i) {
     if (plans_[first + i].way == Plan::Way::done) continue;
@@ -218,8 +208,8 @@ void DeviceSampler::enqueue_works(const turbo_sample& args) {
   put(biases_, list_.biases);
   put(masks_, list_.masks);
 
-  turbo_stream* const stream = device_.raw().stream;
-  device_.copy(stream, block_.at<void>(), host_block_.at<void>(), block.bytes(), TURBO_COPY_TO_DEVICE);
+  turbo_stream* const stream = kernels_.device()->stream;
+  kernels_.copy(stream, block_.at<void>(), host_block_.at<void>(), block.bytes(), TURBO_COPY_TO_DEVICE);
   const auto n_works = static_cast<uint32_t>(list_.works.size());
   const uint64_t n_views = list_.views.size(), blocks = segments(args.vocab);
   const uint32_t splits = gpu::argmax_splits(args.vocab, n_works);
@@ -227,15 +217,15 @@ void DeviceSampler::enqueue_works(const turbo_sample& args) {
                           tasks, block_.at<Edit>(edits_), block_.at<float>(biases_), block_.at<uint32_t>(masks_),
                           memory_.at<float>(edited_), padded(args.vocab), scratch_.at<gpu::ArgmaxRow>(),
                           memory_.at<WorkFound>(found_), host_results_.at<WorkFound>(work_found_), memory_.at<uint32_t>(cleared_), n_views * (kBins + 1)};
-  device_.launch(stream, survey_rows_, n_works * uint64_t{splits}, threads_for(args.vocab), survey);
+  kernels_.launch(stream, survey_rows, n_works * uint64_t{splits}, threads_for(args.vocab), survey);
   if (n_views == 0) return;
   uint32_t* const bins = memory_.at<uint32_t>(cleared_);
   const ViewArgs views{args.logits, args.logit_stride, args.vocab, static_cast<uint32_t>(blocks), tasks, memory_.at<WorkFound>(found_),
                        memory_.at<float>(edited_), padded(args.vocab), bins, bins + n_views * kBins,
                        host_results_.at<ViewFound>(view_found_), host_results_.at<double>(sums_), blocks,
                        host_results_.at<uint64_t>(keys_), host_results_.at<float>(model_logits_)};
-  device_.launch(stream, weigh_views_, n_views * blocks, kThreads, views);
-  if (list_.n_lists > 0) device_.launch(stream, list_views_, n_views * blocks, kThreads, views);
+  kernels_.launch(stream, weigh_views, n_views * blocks, kThreads, views);
+  if (list_.n_lists > 0) kernels_.launch(stream, list_views, n_views * blocks, kThreads, views);
 }
 
 // Segments in rising order, as the CPU tier adds them.
@@ -248,7 +238,7 @@ double DeviceSampler::mass_of(uint32_t view, uint32_t vocab) const {
 
 void DeviceSampler::copy_rows(const turbo_sample& args, const uint32_t* rows, uint32_t n) {
   for (uint32_t i = 0; i < n; ++i)
-    device_.copy(device_.raw().stream, host_rows_.at<float>() + i * padded(args.vocab), args.logits + rows[i] * args.logit_stride,
+    kernels_.copy(kernels_.device()->stream, host_rows_.at<float>() + i * padded(args.vocab), args.logits + rows[i] * args.logit_stride,
                  args.vocab * sizeof(float), TURBO_COPY_TO_HOST);
 }
 
@@ -311,11 +301,11 @@ bool DeviceSampler::answer_found(const turbo_sample& args, const Plan& plan) {
 }
 
 void DeviceSampler::run_round(const turbo_sample& args, const Round& round) {
-  turbo_stream* const stream = device_.raw().stream;
+  turbo_stream* const stream = kernels_.device()->stream;
   clean_scratch();
   if (!list_.works.empty()) enqueue_works(args);
   copy_rows(args, round.whole.data(), static_cast<uint32_t>(round.whole.size()));
-  device_.sync(stream);
+  kernels_.sync(stream);
   dirty_ = false;
   answer_copied(args, round.whole.data(), static_cast<uint32_t>(round.whole.size()));
   counts_.whole += round.whole.size();
@@ -337,7 +327,7 @@ void DeviceSampler::run_round(const turbo_sample& args, const Round& round) {
   for (size_t first = 0; first < undecided_.size(); first += n_whole_) {
     const auto n = static_cast<uint32_t>(std::min<size_t>(n_whole_, undecided_.size() - first));
     copy_rows(args, undecided_.data() + first, n);
-    device_.sync(stream);
+    kernels_.sync(stream);
     answer_copied(args, undecided_.data() + first, n);
   }
 }

@@ -25,7 +25,6 @@ class DeviceSampler {
  public:
   /// `vocab` 0: not known yet. Throws Failure.
   DeviceSampler(const turbo_device* device, uint32_t vocab);
-  ~DeviceSampler();
 
   /// Throws Failure when the device fails; then no row counts, and the next call starts anew.
   void sample(const turbo_sample& args);
@@ -51,9 +50,7 @@ class DeviceSampler {
   SampleAnswer answer_of(const turbo_sample& args, uint32_t row) const;
   void finish(const turbo_sample& args, uint32_t row, const SampleAnswer& answer) const;
 
-  const Device device_;
-  turbo_module* module_ = nullptr;
-  turbo_kernel *argmax_rows_, *survey_rows_, *weigh_views_, *list_views_;
+  Kernels kernels_;
 
   // What the buffers hold at once.
   uint32_t vocab_ = 0, n_rows_ = 0, n_works_ = 0, n_whole_ = 0;

@@ -20,6 +20,9 @@ extern "C" const uint32_t turbo_n_kernels_simulate;
 namespace turbo::sample_standard {
 namespace {
 
+// In the order they are attached in.
+enum Kernel : uint32_t { draft_step_kernel, chain_verify, chain_tree, chain_commit, tree_build, tree_link, tree_greedy, tree_coins, pack_bits_kernel, simulated };
+
 constexpr uint32_t kRowThreads = 128;  // as the kernels are bounded
 uint64_t blocks_of(uint64_t n, uint32_t threads) { return (n + threads - 1) / threads; }
 
@@ -41,41 +44,18 @@ void check_walk(const turbo_tree_walk& walk) { tree_ops::detail::check_walk(walk
 
 }  // namespace
 
-DeviceVerifier::DeviceVerifier(const turbo_device* device)
-    : device_(device), staged_(device_, TURBO_MEMORY_DEVICE), host_staged_(device_, TURBO_MEMORY_PINNED) {
-  const auto unload = [this] {
-    for (turbo_module* module : {chain_, tree_, simulate_})
-      if (module) device_.raw().module_unload(device_.raw().ctx, module);
-  };
-  try {
-    chain_ = device_.load(turbo_kernels_chain, turbo_n_kernels_chain);
-    tree_ = device_.load(turbo_kernels_tree, turbo_n_kernels_tree);
-    draft_step_ = device_.kernel(chain_, "draft_topk1_postprocess");
-    chain_verify_ = device_.kernel(chain_, "greedy_chain_verify");
-    chain_tree_ = device_.kernel(chain_, "build_chain_tree");
-    chain_commit_ = device_.kernel(chain_, "chain_commit");
+DeviceVerifier::DeviceVerifier(const turbo_device* device) : staged_(device, TURBO_MEMORY_DEVICE), host_staged_(device, TURBO_MEMORY_PINNED) {
+  kernels_.attach(device, {
+      {turbo_kernels_chain, turbo_n_kernels_chain, {"draft_topk1_postprocess", "greedy_chain_verify", "build_chain_tree", "chain_commit"}},
+      {turbo_kernels_tree, turbo_n_kernels_tree, {"tree_build", "tree_link", "tree_greedy", "tree_coins", "segment_packbits"}},
 #if defined(TURBO_SIMULATED_ACCEPT)
-    simulate_ = device_.load(turbo_kernels_simulate, turbo_n_kernels_simulate);
-    simulated_accept_ = device_.kernel(simulate_, "simulated_accept");
+      {turbo_kernels_simulate, turbo_n_kernels_simulate, {"simulated_accept"}},
 #endif
-    tree_build_ = device_.kernel(tree_, "tree_build");
-    tree_link_ = device_.kernel(tree_, "tree_link");
-    tree_greedy_ = device_.kernel(tree_, "tree_greedy");
-    tree_coins_ = device_.kernel(tree_, "tree_coins");
-    pack_bits_ = device_.kernel(tree_, "segment_packbits");
-  } catch (...) {
-    unload();
-    throw;
-  }
-}
-
-DeviceVerifier::~DeviceVerifier() {
-  for (turbo_module* module : {chain_, tree_, simulate_})
-    if (module) device_.raw().module_unload(device_.raw().ctx, module);
+  });
 }
 
 uint64_t DeviceVerifier::scratch_bytes(uint32_t rows) { return ScratchLayout(rows).layout.bytes(); }
-void DeviceVerifier::reset(turbo_stream* stream, void* scratch, uint32_t rows) const { device_.fill(stream, scratch, 0, scratch_bytes(rows)); }
+void DeviceVerifier::reset(turbo_stream* stream, void* scratch, uint32_t rows) const { kernels_.fill(stream, scratch, 0, scratch_bytes(rows)); }
 
 void DeviceVerifier::draft_step(turbo_stream* stream, const turbo_draft_step& a) const {
   if (a.rows == 0) return;
@@ -83,7 +63,7 @@ void DeviceVerifier::draft_step(turbo_stream* stream, const turbo_draft_step& a)
   const uint32_t splits = gpu::argmax_splits(a.vocab, a.rows);
   const gpu::DraftStepArgs args{gpu::logit_rows(a.logits, a.stride, a.vocab, a.rows, splits), static_cast<gpu::ArgmaxRow*>(a.scratch), a.token, a.probability,
                                 a.draft_tokens, a.draft_stride, a.column, 0, a.first_tokens, a.positions, a.target_id, a.nan};
-  device_.launch(stream, draft_step_, uint64_t{a.rows} * splits, gpu::kArgmaxThreads, args);
+  kernels_.launch(stream, draft_step_kernel, uint64_t{a.rows} * splits, gpu::kArgmaxThreads, args);
 }
 
 void DeviceVerifier::verify(turbo_stream* stream, const turbo_chain_verify& a) const {
@@ -96,46 +76,49 @@ void DeviceVerifier::verify(turbo_stream* stream, const turbo_chain_verify& a) c
   const gpu::ChainVerifyArgs args{gpu::logit_rows(a.logits, a.stride, a.vocab, rows, splits),
                                   {reinterpret_cast<uint32_t*>(scratch + at.arrivals), reinterpret_cast<uint32_t*>(scratch + at.row_nan), reinterpret_cast<uint64_t*>(scratch + at.keys)},
                                   a.candidates, a.n_requests, a.width, a.predict, a.accept_index, a.num_correct, a.accept_lens, a.target, a.nan};
-  device_.launch(stream, chain_verify_, uint64_t{rows} * splits, gpu::kArgmaxThreads, args);
+  kernels_.launch(stream, chain_verify, uint64_t{rows} * splits, gpu::kArgmaxThreads, args);
 }
 
 void DeviceVerifier::build_tree(turbo_stream* stream, const turbo_chain_tree& a) const {
   const gpu::ChainTreeArgs args{a.n_requests, a.width, a.seq, a.bonus, a.drafts, a.draft_stride, a.tokens, a.positions, a.retrieve_index, a.next_token, a.next_sibling,
                                 a.mask, a.slot_table, a.slot_stride, a.slots, a.sections, a.prefix_lens, a.extend_lens, a.post_lens, a.extend_positions, a.start_locs};
-  device_.launch(stream, chain_tree_, blocks_of(uint64_t{a.n_requests} * a.width, kRowThreads), kRowThreads, args);
+  kernels_.launch(stream, chain_tree, blocks_of(uint64_t{a.n_requests} * a.width, kRowThreads), kRowThreads, args);
 }
 
 void DeviceVerifier::commit(turbo_stream* stream, const turbo_chain_commit& a) const {
-  const gpu::ChainCommitArgs args{a.n_requests, a.width, a.predict, a.accept_index, a.accept_lens, a.seq, a.slot, a.relay_size, 0, a.bonus, a.new_lens, a.select, a.relay_lens};
-  device_.launch(stream, chain_commit_, blocks_of(a.n_requests, kRowThreads), kRowThreads, args);
+  const gpu::ChainCommitArgs args{a.n_requests, a.width, a.predict, a.accept_index, a.accept_lens, a.seq, a.slot, a.relay_size, 0, a.bonus, a.new_lens, a.select, a.relay_lens,
+                                  a.accept_offsets};
+  kernels_.launch(stream, chain_commit, blocks_of(a.n_requests, kRowThreads), kRowThreads, args);
 }
 
 void DeviceVerifier::simulated_accept(turbo_stream* stream, const turbo_simulated_accept& a) const {
-  if (!simulated_accept_) throw Failure(TURBO_UNSUPPORTED, "simulated acceptance is in builds for measurements alone");
+#if !defined(TURBO_SIMULATED_ACCEPT)
+  throw Failure(TURBO_UNSUPPORTED, "simulated acceptance is in builds for measurements alone");
+#endif
   const gpu::SimulatedAcceptArgs args{a.n_requests, a.width, a.length, a.candidates, a.target, a.fixed_token, 0, a.predict, a.accept_index, a.num_correct, a.accept_lens};
-  device_.launch(stream, simulated_accept_, blocks_of(uint64_t{a.n_requests} * a.width, kRowThreads), kRowThreads, args);
+  kernels_.launch(stream, simulated, blocks_of(uint64_t{a.n_requests} * a.width, kRowThreads), kRowThreads, args);
 }
 
 void DeviceVerifier::build(turbo_stream* stream, const turbo_tree_build& a, uint32_t* malformed) const {
   tree_ops::detail::check_build(a);
-  device_.launch(stream, tree_build_, a.n_requests, TURBO_TREE_MAX_SLOTS, gpu::TreeBuildArgs{a, malformed});
+  kernels_.launch(stream, tree_build, a.n_requests, TURBO_TREE_MAX_SLOTS, gpu::TreeBuildArgs{a, malformed});
 }
 void DeviceVerifier::link(turbo_stream* stream, const turbo_tree_links& a) const {
   tree_ops::detail::check_slots(a.n_requests, a.n_slots);
-  device_.launch(stream, tree_link_, a.n_requests, TURBO_TREE_MAX_SLOTS, gpu::TreeLinkArgs{a});
+  kernels_.launch(stream, tree_link, a.n_requests, TURBO_TREE_MAX_SLOTS, gpu::TreeLinkArgs{a});
 }
 void DeviceVerifier::verify_greedy(turbo_stream* stream, const turbo_tree_walk& walk, const int64_t* target, uint32_t* malformed) const {
   check_walk(walk);
-  device_.launch(stream, tree_greedy_, blocks_of(walk.n_requests, TURBO_TREE_MAX_SLOTS), TURBO_TREE_MAX_SLOTS, gpu::TreeGreedyArgs{walk, target, malformed});
+  kernels_.launch(stream, tree_greedy, blocks_of(walk.n_requests, TURBO_TREE_MAX_SLOTS), TURBO_TREE_MAX_SLOTS, gpu::TreeGreedyArgs{walk, target, malformed});
 }
 void DeviceVerifier::verify_coins(turbo_stream* stream, const turbo_tree_walk& walk, const turbo_tree_coins& coins, uint32_t* malformed) const {
   check_walk(walk);
   tree_ops::detail::check_coins(coins);
-  device_.launch(stream, tree_coins_, walk.n_requests, gpu::kTreeThreads, gpu::TreeCoinsArgs{walk, coins, malformed});
+  kernels_.launch(stream, tree_coins, walk.n_requests, gpu::kTreeThreads, gpu::TreeCoinsArgs{walk, coins, malformed});
 }
 void DeviceVerifier::pack_bits(turbo_stream* stream, const uint8_t* x, const uint64_t* in_offsets, uint32_t n_segments, const uint64_t* out_offsets, uint8_t* y) const {
   constexpr uint32_t kBlocks = 4;
-  device_.launch(stream, pack_bits_, uint64_t{n_segments} * kBlocks, gpu::kTreeThreads, gpu::PackBitsArgs{x, in_offsets, out_offsets, y, n_segments, kBlocks});
+  kernels_.launch(stream, pack_bits_kernel, uint64_t{n_segments} * kBlocks, gpu::kTreeThreads, gpu::PackBitsArgs{x, in_offsets, out_offsets, y, n_segments, kBlocks});
 }
 
 /// Host arrays of one call, on their way to the device and back: add them all, then up(), the launch, then down().
@@ -162,11 +145,11 @@ class DeviceVerifier::Staging {
   }
   void down() {
     copy(TURBO_COPY_TO_HOST);
-    owner_.device_.sync(stream());
+    owner_.kernels_.sync(stream());
     for (const Part& part : parts_)
       if (part.back) std::memcpy(part.host, owner_.host_staged_.at<char>(part.offset), part.bytes);
   }
-  turbo_stream* stream() const { return owner_.device_.raw().stream; }
+  turbo_stream* stream() const { return owner_.kernels_.device()->stream; }
 
  private:
   struct Part {
@@ -177,7 +160,7 @@ class DeviceVerifier::Staging {
   void copy(uint32_t direction) {
     void *device = owner_.staged_.at<void>(), *host = owner_.host_staged_.at<void>();
     const bool up = direction == TURBO_COPY_TO_DEVICE;
-    owner_.device_.copy(stream(), up ? device : host, up ? host : device, layout_.bytes(), direction);
+    owner_.kernels_.copy(stream(), up ? device : host, up ? host : device, layout_.bytes(), direction);
   }
   DeviceVerifier& owner_;
   Layout layout_;

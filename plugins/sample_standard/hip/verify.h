@@ -12,7 +12,6 @@ namespace turbo::sample_standard {
 class DeviceVerifier {
  public:
   explicit DeviceVerifier(const turbo_device* device);  // throws Failure
-  ~DeviceVerifier();
 
   static uint64_t scratch_bytes(uint32_t rows);
   void reset(turbo_stream* stream, void* scratch, uint32_t rows) const;
@@ -38,10 +37,7 @@ class DeviceVerifier {
  private:
   class Staging;
 
-  const Device device_;
-  turbo_module *chain_ = nullptr, *tree_ = nullptr, *simulate_ = nullptr;
-  turbo_kernel *draft_step_, *chain_verify_, *chain_tree_, *chain_commit_, *simulated_accept_ = nullptr;
-  turbo_kernel *tree_build_, *tree_link_, *tree_greedy_, *tree_coins_, *pack_bits_;
+  Kernels kernels_;
   Buffer staged_, host_staged_;
 };
 

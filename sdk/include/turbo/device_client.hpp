@@ -1,84 +1,12 @@
-// What libraries of a device tier need of their pack's device: code objects loaded and kernels found once, launches by
-// struct. Over abi/draft/device.h.
+// Weight formats of a device tier (draft): the tables over a format's own members, and what every format refuses. Kernels
+// are held by DeviceKernels of turbo/device.hpp.
 #pragma once
 
-#include <turbo/abi/draft/device.h>
-#include <turbo/plugin.hpp>
+#include <turbo/device.hpp>
 
-#include <initializer_list>
 #include <string>
-#include <utility>
-#include <vector>
 
 namespace turbo {
-
-/// Code objects of one kernel file, as turbo_hip_library generates them.
-struct KernelFile {
-  const turbo_code_object* objects;
-  uint32_t n;
-  std::vector<const char*> kernels;
-};
-
-/// Attached to a device, or empty. Calls are [load], launch is [engine].
-class DeviceKernels {
- public:
-  DeviceKernels() = default;
-  DeviceKernels(const DeviceKernels&) = delete;
-  DeviceKernels& operator=(const DeviceKernels&) = delete;
-  ~DeviceKernels() { detach(); }
-
-  /// Kernels are numbered through the files in order. Throws Failure with the device's reason; nothing stays loaded then.
-  void attach(const turbo_device* device, const std::vector<KernelFile>& files) {
-    detach();
-    device_ = device;
-    try {
-      for (const KernelFile& file : files) {
-        turbo_module* module = nullptr;
-        checked([&](turbo_error* error) { return device->module_load(device->ctx, file.objects, file.n, &module, error); });
-        modules_.push_back(module);
-        for (const char* name : file.kernels) {
-          turbo_kernel* kernel = nullptr;
-          checked([&](turbo_error* error) { return device->kernel(device->ctx, module, name, &kernel, error); });
-          kernels_.push_back(kernel);
-        }
-      }
-    } catch (...) {
-      detach();
-      throw;
-    }
-  }
-  void detach() noexcept {
-    for (turbo_module* module : modules_) device_->module_unload(device_->ctx, module);
-    modules_.clear();
-    kernels_.clear();
-    device_ = nullptr;
-  }
-
-  const turbo_device* device() const { return device_; }
-
-  /// `arguments` is read during the call; a grid of none enqueues nothing.
-  template <typename Args>
-  void launch(turbo_stream* stream, uint32_t kernel, uint32_t grid_x, uint32_t grid_y, uint32_t threads, uint32_t shared_bytes,
-              const Args& arguments) const {
-    static_assert(sizeof(Args) <= 4000 && std::is_trivially_copyable_v<Args>);
-    if (kernel >= kernels_.size()) throw Failure(TURBO_INTERNAL, "a kernel is launched before its library is attached to a device");
-    const turbo_launch launch = {sizeof(turbo_launch), grid_x, grid_y, 1, threads, shared_bytes, &arguments, sizeof arguments, 0, 1, 0};
-    checked([&](turbo_error* error) { return device_->launch(device_->ctx, stream, kernels_[kernel], &launch, error); });
-  }
-
- private:
-  template <typename Call>
-  static void checked(Call&& call) {
-    turbo_error error{};
-    error.struct_size = sizeof error;
-    const turbo_status status = call(&error);
-    if (status != TURBO_OK) throw Failure(status, error.message, error.hint);
-  }
-
-  const turbo_device* device_ = nullptr;
-  std::vector<turbo_module*> modules_;
-  std::vector<turbo_kernel*> kernels_;
-};
 
 /// The tables of a weight format of a device tier over T's members
 ///   void attach(const turbo_device*); void detach() noexcept;

@@ -250,10 +250,13 @@ TEST(Plan, RowsMoveAndBlocksAreCopied) {
   EXPECT_EQ(std::memcmp(before.data(), read(to).data(), bytes.block_bytes), 0);
   const turbo_kv_place src{sizeof src, 2, from, -1}, dst{sizeof dst, 63, to, -1};
   ASSERT_EQ(world.api().kv_move_row(world.self(), decoder.pool, &src, &dst, &world.error), TURBO_OK) << world.error.message;
+  EXPECT_EQ(world.components->n_moves, 2u) << "one call a side, for all layers";
   const std::vector<float> moved = read(to);
-  for (uint32_t head = 0; head < shape.kv_heads; ++head)
-    for (uint32_t e = 0; e < shape.head_dim; ++e)
-      EXPECT_EQ(moved[(head * 64 + 63) * shape.head_dim + e], before[(head * 64 + 2) * shape.head_dim + e]);
+  const size_t part = size_t{shape.kv_heads} * 64 * shape.head_dim;
+  for (size_t p = 0; p < 2u * shape.layers; ++p)
+    for (uint32_t head = 0; head < shape.kv_heads; ++head)
+      for (uint32_t e = 0; e < shape.head_dim; ++e)
+        EXPECT_EQ(moved[p * part + (head * 64 + 63) * shape.head_dim + e], before[p * part + (head * 64 + 2) * shape.head_dim + e]);
 }
 
 }  // namespace

@@ -46,8 +46,13 @@ class Whole : public Components {
         [](void* self, turbo_stream*, const turbo_device_kv* kv, const turbo_device_table* t, uint32_t max_rows, const float* rows, uint64_t stride,
            turbo_error* error) -> turbo_status { return guarded(error, [&] { of(self).plain_.append(*kv, *t, max_rows, rows, stride); }); },
         nullptr,
-        [](void* self, turbo_stream*, const turbo_device_kv* kv, const void* src, uint32_t src_row, void* dst, uint32_t dst_row,
-           turbo_error* error) -> turbo_status { return guarded(error, [&] { of(self).plain_.move_row(*kv, src, src_row, dst, dst_row); }); },
+        [](void* self, turbo_stream*, const turbo_device_kv* kv, uint32_t n, int32_t src, uint32_t src_row, int32_t dst, uint32_t dst_row,
+           turbo_error* error) -> turbo_status {
+          return guarded(error, [&] {
+            ++of(self).n_moves;
+            of(self).plain_.move_row(kv, n, src, src_row, dst, dst_row);
+          });
+        },
         [](void* self, const turbo_device_attend* args, uint64_t, turbo_error* error) -> turbo_status {
           return of(self).good(*args) ? TURBO_OK : fill_error(error, TURBO_UNSUPPORTED, "not taken");
         },
@@ -65,7 +70,9 @@ class Whole : public Components {
   }
 
   Takes takes;
-  mutable uint32_t n_matmuls = 0, n_attends = 0, n_bytes = 0, n_chosen = 0;
+  mutable uint32_t n_matmuls = 0, n_attends = 0, n_moves = 0, n_bytes = 0, n_chosen = 0;
+  /// Of these calls, counted from 1, one gives other results and one fails: faults of what is recorded.
+  uint32_t spoil_matmul = 0, fail_matmul = 0;
 
  private:
   static const Whole& of(void* self) { return *static_cast<const Whole*>(self); }
@@ -97,6 +104,7 @@ class Whole : public Components {
 
   void matmul(const turbo_device_matmul& a) const {
     ++n_matmuls;
+    if (n_matmuls == fail_matmul) throw Failure(TURBO_INTERNAL, "a call that cannot be recorded");
     float* next = static_cast<float*>(a.workspace);
     turbo_device_matmul one = a;
     one.n_matrices = 1;
@@ -152,6 +160,8 @@ class Whole : public Components {
       ops_.element({a.n_rows, nullptr, parts[0], parts[1], a.out[0], strides[0], strides[1], a.out_stride[0], width, 0,
                     a.fuse == TURBO_FUSE_SILU ? kSilu : kGelu, 0},
                    a.max_rows);
+    if (n_matmuls == spoil_matmul)
+      ops_.element({a.n_rows, nullptr, a.out[0], a.out[0], a.out[0], a.out_stride[0], a.out_stride[0], a.out_stride[0], width, 0, kAdd, 0}, a.max_rows);
   }
 
   bool good(const turbo_device_attend& a) const {

@@ -102,6 +102,10 @@ class World {
     EXPECT_EQ(api().plan_read(self(), plan, buffer, begin, n, values.data(), &error), TURBO_OK) << error.message;
     return values;
   }
+  void drop(turbo_step_table* t) {
+    std::erase(tables_, t);
+    api().table_free(self(), t);
+  }
   void clear() {
     for (turbo_plan* plan : plans_) api().plan_free(self(), plan);
     for (turbo_step_table* t : tables_) api().table_free(self(), t);

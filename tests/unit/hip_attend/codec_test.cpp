@@ -81,8 +81,72 @@ TEST_P(EveryCodec, MovesOneRow) {
     codec->move_row(codec.self(), &step.kv_shape[side], step.block(side, 0, 0, open), 17, expected.data(), 40);
     const turbo_device_kv kv = step.device_kv(side);
     turbo_error error{sizeof(turbo_error)};
-    ASSERT_EQ(codec.device_table->move_row(codec.self(), nullptr, &kv, step.block(side, 0, 0, open), 17, step.block(side, 0, 64, open), 40, &error), TURBO_OK);
+    const std::vector<int32_t>& ids = open ? step.open_table : step.block_table;
+    ASSERT_EQ(codec.device_table->move_row(codec.self(), nullptr, &kv, 1, ids[0], 17, ids[1], 40, &error), TURBO_OK) << error.message;
     EXPECT_EQ(std::memcmp(expected.data(), step.block(side, 0, 64, open), bytes), 0) << "side " << side;
+  }
+}
+
+// All layers of a side at once, more than a launch takes, in blocks that hold other things too.
+TEST_P(EveryCodec, LayersAreMovedAndPackedTogether) {
+  constexpr uint32_t kLayers = 130, d = 32, heads = 2;
+  for (const uint32_t side : {TURBO_KV_SIDE_K, TURBO_KV_SIDE_V}) {
+    turbo_kv_shape shape{sizeof(turbo_kv_shape), side, 0, kLayers, heads, d};
+    turbo_kv_layout layout{};
+    layout.struct_size = sizeof layout;
+    turbo_error error{sizeof(turbo_error)};
+    ASSERT_EQ(codec->layout(codec.self(), &shape, &layout, &error), TURBO_OK) << error.message;
+    const bool open = !(layout.flags & TURBO_KV_OPEN_IS_PACKED);
+    const auto spaced = [](uint64_t bytes) { return (bytes + 63) / 64 * 64 + 64; };
+    const uint64_t packed_part = spaced(layout.packed_block_bytes), open_part = open ? spaced(layout.open_block_bytes) : 0;
+    Memory packed(3 * kLayers * packed_part), opened(3 * kLayers * open_part);
+    std::vector<turbo_device_kv> kv;
+    for (uint32_t layer = 0; layer < kLayers; ++layer)
+      kv.push_back({packed.data + layer * packed_part, open ? opened.data + layer * open_part : nullptr, kLayers * packed_part, kLayers * open_part, heads, d, 0, layer, side, 0});
+    const auto block = [&](uint32_t layer, uint64_t id, bool of_open) {
+      return of_open ? kv[layer].open_base + id * kv[layer].open_stride : kv[layer].base + id * kv[layer].stride;
+    };
+    // Block 2 of a layer is full of rows, other ones than in the layers near it; row 9 of it goes to row 63 of block 0.
+    constexpr uint32_t kDifferent = 7;
+    const uint64_t bytes_of_form = open ? layout.open_block_bytes : layout.packed_block_bytes;
+    std::mt19937 random(side);
+    std::normal_distribution<float> normal;
+    std::vector<float> row(heads * d);
+    for (uint32_t layer = 0; layer < kLayers; ++layer)
+      if (layer >= kDifferent) std::memcpy(block(layer, 2, open), block(layer % kDifferent, 2, open), bytes_of_form);
+      else
+        for (uint32_t r = 0; r < 64; ++r) {
+          for (float& x : row) x = normal(random);
+          ASSERT_EQ(codec->append(codec.self(), &shape, block(layer, 2, open), r, row.data(), 0, heads), TURBO_OK);
+        }
+    const std::vector<uint8_t> packed_before(packed.data, packed.data + packed.bytes), open_before(opened.data, opened.data + opened.bytes);
+    std::vector<uint8_t> packed_want = packed_before, open_want = open_before;
+    for (uint32_t layer = 0; layer < kLayers; ++layer) {
+      std::vector<uint8_t>& all = open ? open_want : packed_want;
+      uint8_t* const to = all.data() + layer * (open ? open_part : packed_part);
+      codec->move_row(codec.self(), &shape, block(layer, 2, open), 9, to, 63);
+    }
+    device.n_launches = 0;
+    ASSERT_EQ(codec.device_table->move_row(codec.self(), nullptr, kv.data(), kLayers, 2, 9, 0, 63, &error), TURBO_OK) << error.message;
+    EXPECT_EQ(device.n_launches, 2u) << "128 layers a launch";
+    EXPECT_EQ(std::memcmp(packed.data, packed_want.data(), packed.bytes), 0) << "side " << side;
+    EXPECT_EQ(std::memcmp(opened.data, open_want.data(), opened.bytes), 0) << "side " << side;
+    EXPECT_NE(std::memcmp(open ? opened.data : packed.data, open ? open_before.data() : packed_before.data(), bytes_of_form), 0);
+    if (!open || GetParam() > 17) continue;  // other options make no other kernels
+    const auto want = [&](uint32_t layer) { return packed_want.data() + layer * packed_part + kv[layer].stride; };
+    for (uint32_t layer = 0; layer < kLayers; ++layer)
+      if (layer >= kDifferent) std::memcpy(want(layer), want(layer % kDifferent), layout.packed_block_bytes);
+      else ASSERT_EQ(codec->pack(codec.self(), &shape, block(layer, 2, true), want(layer)), TURBO_OK);
+    ASSERT_EQ(codec.device_table->pack(codec.self(), nullptr, kv.data(), kLayers, 2, 1, &error), TURBO_OK) << error.message;
+    EXPECT_EQ(device.n_launches, 4u);
+    EXPECT_EQ(std::memcmp(packed.data, packed_want.data(), packed.bytes), 0) << "side " << side;
+    // Parts that are not alike are refused, and nothing is launched.
+    std::vector<turbo_device_kv> other(kv.begin(), kv.begin() + 2);
+    other[1].head_dim = 64;
+    EXPECT_EQ(codec.device_table->pack(codec.self(), nullptr, other.data(), 2, 2, 1, &error), TURBO_INVALID_ARGUMENT);
+    EXPECT_EQ(codec.device_table->move_row(codec.self(), nullptr, other.data(), 2, 2, 9, 0, 63, &error), TURBO_INVALID_ARGUMENT);
+    EXPECT_EQ(codec.device_table->pack(codec.self(), nullptr, kv.data(), 0, 2, 1, &error), TURBO_INVALID_ARGUMENT);
+    EXPECT_EQ(device.n_launches, 4u);
   }
 }
 

@@ -386,7 +386,7 @@ class StepUnderTest {
         const turbo_device_kv kv = device_kv(side);
         for (uint32_t b = 0; (b + 1) * 64 <= n; ++b) {
           const uint64_t at = uint64_t{s} * block_capacity + b;
-          ASSERT_EQ(codec[side]->device_table->pack(codec[side]->self(), nullptr, &kv, open_table[at], block_table[at], &error), TURBO_OK) << error.message;
+          ASSERT_EQ(codec[side]->device_table->pack(codec[side]->self(), nullptr, &kv, 1, open_table[at], block_table[at], &error), TURBO_OK) << error.message;
           std::vector<uint8_t> by_cpu(layout[side].packed_block_bytes, 0xff);
           EXPECT_EQ((*codec[side])->pack(codec[side]->self(), &kv_shape[side], block(side, s, b * 64, true), by_cpu.data()), TURBO_OK);
           EXPECT_EQ(std::memcmp(by_cpu.data(), block(side, s, b * 64, false), by_cpu.size()), 0) << "packed bytes differ from the CPU's, block " << b;

@@ -341,5 +341,46 @@ TEST(HipFormats, BrokenInputsFaultNothing) {
   }
 }
 
+// A plugin's halves are one format: the same options and types, and the same shapes and values refused in the same words.
+TEST(HipFormats, BothHalvesOfAPluginSayTheSame) {
+  FiberDevice device;
+  for (const char* folder : {"quant_basic", "quant_q1g128"}) {
+    DeviceFormat hip(folder, device);
+    Format cpu(folder, "scalar");
+    EXPECT_STREQ(hip.option_schema(), load_plugin(folder)->components[0].option_schema) << folder;
+    const turbo_type_info *of_hip = nullptr, *of_cpu = nullptr;
+    uint32_t n_hip = 0, n_cpu = 0;
+    ASSERT_EQ(hip.host->types(hip.self, &of_hip, &n_hip), TURBO_OK);
+    ASSERT_EQ(cpu.table->types(cpu.self, &of_cpu, &n_cpu), TURBO_OK);
+    ASSERT_EQ(n_hip, n_cpu);
+    for (uint32_t i = 0; i < n_hip; ++i) {
+      EXPECT_EQ(of_hip[i].type, of_cpu[i].type);
+      EXPECT_STREQ(of_hip[i].name, of_cpu[i].name);
+      EXPECT_EQ(of_hip[i].block_weights, of_cpu[i].block_weights);
+      EXPECT_EQ(of_hip[i].block_bytes, of_cpu[i].block_bytes);
+    }
+    const uint32_t grouped = of_hip[n_hip - 1].type;
+    for (const auto& [type, rows, cols] : {std::tuple{999u, 4ul, 256ul}, std::tuple{grouped, 0ul, 256ul}, std::tuple{grouped, 4ul, 0ul}, std::tuple{grouped, 4ul, 65ul}}) {
+      uint64_t bytes = 0, alignment = 0;
+      uint32_t tile = 0;
+      EXPECT_NE(hip.host->packed_size(hip.self, type, rows, cols, &bytes, &alignment, &tile, &hip.error), TURBO_OK);
+      EXPECT_NE(cpu.packed_size(type, rows, cols), TURBO_OK);
+      EXPECT_STREQ(hip.error.message, cpu.error.message);
+    }
+    const std::vector<uint8_t> source(64 * 1024);
+    for (const auto& [bytes, begin, end] : {std::tuple{10ul, 0ul, 32ul}, std::tuple{source.size(), 8ul, 4ul}, std::tuple{source.size(), 0ul, 33ul}}) {
+      std::vector<uint8_t> packed(128 * 1024);
+      EXPECT_NE(hip.host->repack(hip.self, grouped, 32, 256, source.data(), bytes, packed.data(), begin, end, &hip.error), TURBO_OK);
+      EXPECT_NE(cpu.table->repack(cpu.self, grouped, 32, 256, source.data(), bytes, packed.data(), begin, end, &cpu.error), TURBO_OK);
+      if (std::string(folder) == "quant_basic") { EXPECT_STREQ(hip.error.message, cpu.error.message); }
+    }
+    DeviceFormat no_hip(folder, device, "int4");
+    Format no_cpu(folder, "scalar", "int4");
+    EXPECT_NE(no_hip.status, TURBO_OK);
+    EXPECT_STREQ(no_hip.error.message, no_cpu.error.message);
+    EXPECT_STREQ(no_hip.error.hint, no_cpu.error.hint);
+  }
+}
+
 }  // namespace
 }  // namespace turbo::testing

@@ -8,27 +8,26 @@ namespace {
 
 class Client : public DeviceClient<Client> {
  public:
+  enum : uint32_t { add, meet };
   void attach(const turbo_device& device) override {
-    module_ = DeviceModule(device, objects, n_objects);
-    add = module_.kernel<AddArgs>(kernel_name);
-    meet = module_.kernel<MeetArgs>("test_meet");
-    scratch = DeviceArray<float>(device, TURBO_MEMORY_DEVICE, 64, "scratch");
+    kernels.attach(&device, {{objects, n_objects, {add_name}}, {turbo_kernels_kernels, 1, {"test_meet"}}});
+    scratch = DeviceArray<float>(device, TURBO_MEMORY_DEVICE, n_scratch, "scratch");
+    table = kernels.upload(values, 3, "table");
   }
   void detach() noexcept override {
     ++detached;
     scratch = {};
-    module_ = {};
+    table = {};
+    kernels.detach();
   }
   const turbo_code_object* objects = turbo_kernels_kernels;
   uint32_t n_objects = 1;
-  const char* kernel_name = "test_add";
+  uint64_t n_scratch = 64;
+  const char* add_name = "test_add";
+  float values[3] = {1, 2, 3};
   int detached = 0;
-  DeviceKernel<AddArgs> add;
-  DeviceKernel<MeetArgs> meet;
-  DeviceArray<float> scratch;
-
- private:
-  DeviceModule module_;
+  DeviceKernels kernels;
+  DeviceArray<float> scratch, table;
 };
 
 const turbo_device_client& client_table() {
@@ -40,19 +39,29 @@ TEST(DeviceClient, AttachLoadsLaunchesRunAndDetachGivesBack) {
   FiberBench bench;
   const turbo_device& device = *bench.device->table();
   Client client;
-  EXPECT_THROW(client.add.launch(device.stream, {1}, 32, AddArgs{}), Failure) << "not loaded yet";
+  const DeviceKernels& kernels = client.kernels;
+  EXPECT_THROW(kernels.launch(device.stream, Client::add, {1}, 32, AddArgs{}), Failure) << "not loaded yet";
+  EXPECT_THROW(kernels.fill(device.stream, &client, 0, 4), Failure);
   turbo_error error = fresh_error();
   ASSERT_EQ(client_table().attach(&client, &device, &error), TURBO_OK) << error.message;
+  EXPECT_EQ(kernels.device(), &device);
   EXPECT_EQ(bench.host.accounted_bytes("scratch"), 256);
-  bench.runtime().fill(device.stream, client.scratch.get(), 0, client.scratch.bytes());
-  client.add.launch(device.stream, {2}, 32, AddArgs{client.scratch.get(), client.scratch.get(), client.scratch.get(), 64, 0});
+  EXPECT_EQ(bench.host.accounted_bytes("table"), 12) << "what it was staged in is given back";
+  EXPECT_EQ(client.table.get()[2], 3.f);
+  kernels.fill(device.stream, client.scratch.get(), 0, client.scratch.bytes());
+  kernels.launch(device.stream, Client::add, {2}, 32, AddArgs{client.scratch.get(), client.scratch.get(), client.scratch.get(), 64, 0});
+  kernels.launch(device.stream, Client::add, 0, 1, 32, 0, AddArgs{});
+  kernels.sync(device.stream);
   EXPECT_EQ(client.scratch.get()[63], 0.f);
-  EXPECT_EQ(client.add.resident_blocks(32), 8u);
-  EXPECT_TRUE(contains(failure(TURBO_INVALID_ARGUMENT, [&] { client.add.launch(device.stream, {1}, 128, AddArgs{}); }), "kernel test_add"));
-  EXPECT_TRUE(contains(failure(TURBO_INVALID_ARGUMENT, [&] { client.meet.launch(device.stream, {9}, 32, MeetArgs{}, 0, true); }), "the device holds 8"));
+  EXPECT_EQ(kernels.resident_blocks(Client::add, 32), 8u);
+  EXPECT_THROW(kernels.launch(device.stream, 2, {1}, 32, AddArgs{}), Failure) << "there is no such kernel";
+  EXPECT_TRUE(contains(failure(TURBO_INVALID_ARGUMENT, [&] { kernels.launch(device.stream, Client::add, {1}, 128, AddArgs{}); }), "kernel test_add"));
+  EXPECT_TRUE(contains(failure(TURBO_INVALID_ARGUMENT, [&] { kernels.launch(device.stream, Client::meet, {9}, 32, MeetArgs{}, 0, true); }), "the device holds 8"));
   client_table().detach(&client);
   EXPECT_EQ(bench.host.accounted_bytes(), 0);
   EXPECT_EQ(client.detached, 1);
+  EXPECT_EQ(kernels.device(), nullptr);
+  EXPECT_THROW(kernels.launch(device.stream, Client::add, {1}, 32, AddArgs{}), Failure) << "not loaded any more";
 }
 
 TEST(DeviceClient, AFailedAttachLeavesNothingAndSaysWhy) {
@@ -60,14 +69,22 @@ TEST(DeviceClient, AFailedAttachLeavesNothingAndSaysWhy) {
   const turbo_device& device = *bench.device->table();
   turbo_error error = fresh_error();
   Client client;
-  client.kernel_name = "test_none";
+  client.add_name = "test_none";
   EXPECT_EQ(client_table().attach(&client, &device, &error), TURBO_NOT_FOUND);
-  EXPECT_TRUE(contains(error.message, "test_none: kernel: test_none: not found")) << error.message;
+  EXPECT_TRUE(contains(error.message, "kernel: test_none: not found")) << error.message;
   EXPECT_EQ(client.detached, 1);
   const turbo_code_object other{sizeof(turbo_code_object), 0, "gfx1030", "x", 1};
   client.objects = &other;
   EXPECT_EQ(client_table().attach(&client, &device, &error), TURBO_UNSUPPORTED);
-  EXPECT_STREQ(error.message, "kernels: no code object for fiber: there are gfx1030");
+  EXPECT_STREQ(error.message, "no code object for fiber: there are gfx1030");
+  client.objects = turbo_kernels_kernels;
+  client.add_name = "test_add";
+  client.n_scratch = uint64_t{1} << 40;
+  EXPECT_EQ(client_table().attach(&client, &device, &error), TURBO_RESOURCE_EXHAUSTED);
+  client.n_scratch = UINT64_MAX / 2;
+  EXPECT_EQ(client_table().attach(&client, &device, &error), TURBO_RESOURCE_EXHAUSTED);
+  EXPECT_STREQ(error.message, "device memory: the size does not fit");
+  EXPECT_EQ(client.kernels.device(), nullptr) << "kernels that were loaded are given back";
   EXPECT_EQ(client_table().attach(&client, nullptr, &error), TURBO_INVALID_ARGUMENT);
   turbo_device older = device;
   older.struct_size = 16;

@@ -69,20 +69,32 @@ TEST(Discover, NoWrongAnswerPasses) {
   spoiled_word = UINT32_MAX - 1;
 }
 
-TEST(Discover, TheDeviceWithMostMemoryUnlessANumberIsGiven) {
+TEST(Discover, TheDeviceWithMostMemoryUnlessOneIsNamed) {
   const ScopedEnv three("TURBO_FIBER_DEVICES", "3");
   const auto runtime = make_fiber_runtime();
   EXPECT_EQ(runtime->device_count(), 3u);
-  const auto chosen = [&](int64_t wanted) { return choose_device(*runtime, wanted, turbo_kernels_device_check, 1).index; };
-  EXPECT_EQ(chosen(-1), 0u);
-  EXPECT_EQ(chosen(2), 2u);
-  EXPECT_EQ(failure(TURBO_NOT_FOUND, [&] { chosen(3); }), "device 3: the fiber runtime counts 3 devices, from 0");
+  const auto chosen = [&](const std::string& wanted) { return choose_device(*runtime, wanted, turbo_kernels_device_check, 1).index; };
+  EXPECT_EQ(chosen("auto"), 0u);
+  EXPECT_EQ(chosen(""), 0u);
+  EXPECT_EQ(chosen("2"), 2u);
+  EXPECT_EQ(chosen("02"), 2u);
+  EXPECT_EQ(chosen("DEVICE 1"), 1u) << "part of the name, in any case";
+  EXPECT_EQ(chosen("fiber"), 0u) << "several: the one with most memory";
+  const std::string all = "device 0, fiber device 0 (fiber, 4.0 GiB); device 1, fiber device 1 (fiber, 3.8 GiB); device 2, fiber device 2 (fiber, 3.5 GiB)";
+  for (const char* wanted : {"3", "99", "7900", "-1", "device 3", "radeon"})
+    EXPECT_EQ(failure(TURBO_NOT_FOUND, [&] { chosen(wanted); }), "device '" + std::string(wanted) + "': the fiber runtime has only " + all);
+  EXPECT_LT(failure(TURBO_NOT_FOUND, [&] { chosen(std::string(3000, 'x')); }).size(), 300u);
   fake::Host host;
-  host.options["device"] = int64_t{1};
+  host.options["device"] = std::string("1");
   Probe answer;
   probe_device(Host(host.raw()), answer, &make_fiber_runtime, turbo_kernels_device_check, 1);
   EXPECT_EQ(answer.score, 100);
-  EXPECT_EQ(answer.reason, "fiber device 1 (fiber, 3.8 GiB), fiber runtime 1; device 0: fiber device 0 (fiber, 4.0 GiB); device 2: fiber device 2 (fiber, 3.5 GiB)");
+  EXPECT_EQ(answer.reason,
+            "fiber device 1 (fiber, 3.8 GiB), fiber runtime 1, device 1 of 3; device 0: fiber device 0 (fiber, 4.0 GiB); device 2: fiber device 2 (fiber, 3.5 GiB)");
+  host.options["device"] = std::string("other");
+  probe_device(Host(host.raw()), answer, &make_fiber_runtime, turbo_kernels_device_check, 1);
+  EXPECT_EQ(answer.score, 0);
+  EXPECT_EQ(answer.reason, "device 'other': the fiber runtime has only " + all);
 }
 
 TEST(Discover, ADeviceWithoutCodeIsToldWithWhatThereIs) {
@@ -93,6 +105,15 @@ TEST(Discover, ADeviceWithoutCodeIsToldWithWhatThereIs) {
   probe_device(Host(host.raw()), answer, &make_fiber_runtime, objects, 2);
   EXPECT_EQ(answer.score, 0);
   EXPECT_EQ(answer.reason, "device 0, fiber device 0 (fiber, 4.0 GiB): no code object for fiber: there are gfx1030, gfx1100 (fiber runtime 1, HSA_OVERRIDE_GFX_VERSION=10.3.0)");
+}
+
+TEST(Discover, ADeviceWithOtherWavesIsNotUsed) {
+  const ScopedEnv wide("TURBO_FIBER_WAVE", "64");
+  fake::Host host;
+  Probe answer;
+  probe_device(Host(host.raw()), answer, &make_fiber_runtime, turbo_kernels_device_check, 1);
+  EXPECT_EQ(answer.score, 0);
+  EXPECT_EQ(answer.reason, "device 0, fiber device 0 (fiber, 4.0 GiB): its waves have 64 lanes; kernels are written for 32 (fiber runtime 1)");
 }
 
 TEST(Discover, NoDeviceIsNoError) {

@@ -290,6 +290,21 @@ TEST_F(Resolve, SharedOptionsNeedOneWhoKnowsThem) {
   EXPECT_EQ(status.hint(), "did you mean 'sinks'?");
 }
 
+TEST_F(Resolve, OptionsIfKnownReachOnlyThoseThatHaveThem) {
+  installation.add_cpu();
+  request.kv_k = "q8";  // f16 on the V side has no options
+  request.options_if_known["kv_codec:k"] = {{"sinks", "8"}, {"device", "1"}};
+  request.options_if_known["kv_codec:v"] = {{"sinks", "8"}};
+  ASSERT_TRUE(resolve().is_ok());
+  EXPECT_EQ(log.count("create kv_codec sinks=8"), 1);
+  request.options["kv_codec:k"] = {{"sinks", "16"}};
+  ASSERT_TRUE(resolve().is_ok());
+  EXPECT_EQ(log.count("create kv_codec sinks=16"), 1) << "the slot's own goes before";
+  request.options = {};
+  request.options_if_known["kv_codec:k"] = {{"sinks", "many"}};
+  EXPECT_EQ(resolve().code(), Code::invalid_argument) << "a value is checked where it is known";
+}
+
 TEST_F(Resolve, UnknownOptionsAreSaidInTheUsersWords) {
   installation.add_cpu();
   request.kv_k = "q8";

@@ -93,6 +93,17 @@ TEST(Values, ChoicesListsAndMaps) {
   EXPECT_TRUE(parse("server:\n  # port: 1\nkv:\n").is_ok());
 }
 
+TEST(Values, TheDeviceAndHowItIsCalled) {
+  const auto defaults = parse("schema: 1\n");
+  EXPECT_TRUE(defaults->compute.device == "auto" && defaults->compute.graphs && defaults->compute.fuse);
+  const auto set = parse("compute: { device: 1, graphs: false, fuse: false }\n");
+  EXPECT_TRUE(set->compute.device == "1" && !set->compute.graphs && !set->compute.fuse) << set.status().message();
+  EXPECT_EQ(parse("compute: { device: RX 7900 XTX }\n")->compute.device, "RX 7900 XTX");
+  EXPECT_EQ(parse("compute: { device: \"0000:03:00.0\" }\n")->compute.device, "0000:03:00.0");
+  EXPECT_SAYS(parse("compute: { device: '' }\n"), "compute.device: expected text");
+  EXPECT_SAYS(parse("compute: { graphs: maybe }\n"), "compute.graphs: expected true or false");
+}
+
 TEST(Values, LongTextAndLongListsAreBounded) {
   EXPECT_SAYS(parse("model: { name: " + std::string(5000, 'x') + " }\n"), "expected at most 4096 bytes");
   std::string many;

@@ -4,6 +4,7 @@
 // is recorded nothing else is allowed.
 //
 // TURBO_FIBER_DEVICES=n        devices of the machine (1), of falling memory size
+// TURBO_FIBER_WAVE=n           lanes of a wave that devices tell of (32); kernels run with 32 whatever it says
 // TURBO_FIBER_DEFER=1          work runs when its stream is waited for, as late as a GPU may
 // TURBO_FIBER_FAIL=what:n,...  fault injection: the n-th launch (from 1; each kernel of a graph counts) fails ("launch:n")
 //                              or loses the device ("lost:n"); the n-th allocation fails ("alloc:n"); "init:1": no runtime
@@ -129,6 +130,7 @@ class FiberRuntime final : public Runtime {
     facts.memory_free = facts.memory_total;
     facts.compute_units = kComputeUnits;
     facts.max_shared_bytes = kMaxSharedBytes;
+    if (const char* wave = std::getenv("TURBO_FIBER_WAVE")) facts.wave = static_cast<uint32_t>(std::strtoul(wave, nullptr, 10));
     facts.integrated = true;
     facts.cooperative = true;
     return facts;

@@ -236,11 +236,13 @@ typedef struct turbo_kv_codec_device {
   /* [engine] Write row r of `rows` ([max_rows][row_stride], all heads) at slot[r] of its sequence's open (or only) form. */
   turbo_status (*append)(void* self, turbo_stream* stream, const turbo_device_kv* kv, const turbo_device_table* table, uint32_t max_rows,
                          const float* rows, uint64_t row_stride, turbo_error* error);
-  /* [engine] Pack open block open_id into block_id; null when open is packed. */
-  turbo_status (*pack)(void* self, turbo_stream* stream, const turbo_device_kv* kv, int32_t open_id, int32_t block_id, turbo_error* error);
-  /* [engine] Copy one row of the open (or only) form: block addresses of this side and layer. */
-  turbo_status (*move_row)(void* self, turbo_stream* stream, const turbo_device_kv* kv, const void* src_block, uint32_t src_row,
-                           void* dst_block, uint32_t dst_row, turbo_error* error);
+  /* [engine] Pack open block open_id into block_id, in n parts of one side, which differ in their addresses and layers alone;
+   * null when open is packed. */
+  turbo_status (*pack)(void* self, turbo_stream* stream, const turbo_device_kv* kv, uint32_t n, int32_t open_id, int32_t block_id,
+                       turbo_error* error);
+  /* [engine] Copy one row of the open (or only) form, in n parts as of pack: from block src_id to block dst_id of that form. */
+  turbo_status (*move_row)(void* self, turbo_stream* stream, const turbo_device_kv* kv, uint32_t n, int32_t src_id, uint32_t src_row,
+                           int32_t dst_id, uint32_t dst_row, turbo_error* error);
   /* K side. [load] TURBO_OK: attend takes these arguments with values of the codec with this fingerprint (addresses may be
    * null); TURBO_UNSUPPORTED: scores and accumulate are used. */
   turbo_status (*check)(void* self, const turbo_device_attend* args, uint64_t v_fingerprint, turbo_error* error);

@@ -117,6 +117,7 @@ typedef struct turbo_chain_commit {
   int32_t* new_lens;           /* [B] seq + accept_lens */
   int64_t* select;             /* [B] flat row of the last accepted place */
   int32_t* relay_lens;         /* [relay_size] by slot */
+  int32_t* accept_offsets;     /* [B + 1] accepted places of all requests before, padded ones having none; null: not wanted */
 } turbo_chain_commit;
 
 typedef struct turbo_chain_ops {

@@ -91,6 +91,7 @@ struct ChainCommitArgs {
   int32_t* new_lens;    // [B] seq + accept_lens
   int64_t* select;      // [B] flat row of the last accepted place
   int32_t* relay_lens;  // [relay_size] by slot
+  int32_t* accept_offsets;  // [B + 1] accepted places of all requests before; padded ones have none. Null: not wanted
 };
 
 }  // namespace turbo::gpu
@@ -216,10 +217,21 @@ TB_DEVICE void chain_tree_body(const ChainTreeArgs& a) {
   a.start_locs[i] = static_cast<int32_t>(r);
 }
 
+/// Each thread adds up for itself: batches are small, and a sum that needs no other lane is the same for every width of a
+/// wave.
+TB_DEVICE void chain_offsets(const ChainCommitArgs& a, uint32_t i) {
+  const auto accepted = [&](uint32_t request) { return a.slot[request] < 0 ? 0 : a.accept_lens[request]; };
+  int32_t before = 0;
+  for (uint32_t request = 0; request < i; ++request) before += accepted(request);
+  a.accept_offsets[i] = before;
+  if (i + 1 == a.n_requests) a.accept_offsets[a.n_requests] = before + accepted(i);
+}
+
 /// One thread a request.
 TB_DEVICE void chain_commit_body(const ChainCommitArgs& a) {
   const uint32_t i = block_x() * threads() + thread();
   if (i >= a.n_requests) return;
+  if (a.accept_offsets) chain_offsets(a, i);
   const uint64_t base = uint64_t{i} * a.width;
   const int32_t length = a.accept_lens[i];
   const uint64_t last = base + static_cast<uint32_t>(length - 1);

@@ -7,13 +7,14 @@
 // attach, layout, set_center and check are [load]; the others are [engine].
 #pragma once
 
+#include <turbo/device.hpp>
 #include <turbo/kernel/gpu/kv_side.hpp>
 #include <turbo/kernel/rotated_kv/kernels.hpp>
 #include <turbo/kv_codec.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdio>
-#include <memory>
 #include <mutex>
 #include <vector>
 
@@ -31,31 +32,15 @@ struct KvKernels {
 /// Device copies of a codec's tables.
 class KvTables {
  public:
-  explicit KvTables(const turbo_device* device) : device_(device) {}
+  explicit KvTables(const DeviceKernels& device) : device_(device) {}
   KvTables(const KvTables&) = delete;
-  ~KvTables() { clear(); }
-  void clear() {
-    for (void* p : owned_) device_->release(device_->ctx, p);
-    owned_.clear();
-  }
+  void clear() { owned_.clear(); }
   /// Throws Failure.
   template <typename V>
   const V* add(const V* data, uint64_t n) {
     if (!data || n == 0) return nullptr;
-    turbo_error error = {};
-    error.struct_size = sizeof error;
-    const uint64_t bytes = n * sizeof(V);
-    void* const there = device_->allocate(device_->ctx, TURBO_MEMORY_DEVICE, bytes, "kv tables", &error);
-    if (!there) throw Failure(TURBO_RESOURCE_EXHAUSTED, error.message, error.hint);
-    owned_.push_back(there);
-    void* const staged = device_->allocate(device_->ctx, TURBO_MEMORY_PINNED, bytes, "kv tables", &error);
-    if (!staged) throw Failure(TURBO_RESOURCE_EXHAUSTED, error.message, error.hint);
-    std::memcpy(staged, data, bytes);
-    turbo_status status = device_->copy(device_->ctx, device_->stream, there, staged, bytes, TURBO_COPY_TO_DEVICE, &error);
-    if (status == TURBO_OK) status = device_->sync(device_->ctx, device_->stream, &error);
-    device_->release(device_->ctx, staged);
-    if (status != TURBO_OK) throw Failure(status, error.message, error.hint);
-    return static_cast<const V*>(there);
+    owned_.push_back(device_.upload(reinterpret_cast<const std::byte*>(data), n * sizeof(V), "kv tables"));
+    return reinterpret_cast<const V*>(owned_.back().get());
   }
   void add_rotation(const rotated_kv::Rotation& r, KvSide& side) {
     const uint64_t d = r.d, square = d * d;
@@ -76,16 +61,15 @@ class KvTables {
   }
 
  private:
-  const turbo_device* device_;
-  std::vector<void*> owned_;
+  const DeviceKernels& device_;
+  std::vector<DeviceArray<std::byte>> owned_;
 };
 
 template <class T, class Base>
-class DeviceKvCodec : public Base {
+class DeviceKvCodec : public Base, public DeviceClient<T> {
  public:
   template <class... Args>
   explicit DeviceKvCodec(Args&&... args) : Base(std::forward<Args>(args)...) {}
-  ~DeviceKvCodec() override { detach(); }
 
   void layout(const turbo_kv_shape& shape, turbo_kv_layout& layout) const override {
     if (shape.head_dim > 256 || shape.head_dim % 8 != 0)
@@ -96,7 +80,7 @@ class DeviceKvCodec : public Base {
     for (const Known& known : known_)
       if (known.is_of(shape.side, shape.head_dim)) return;
     known_.push_back({shape, {}, false});
-    if (device_) describe(known_.back());
+    if (kernels_.device()) describe(known_.back());
   }
 
   void set_center(const turbo_kv_shape& shape, const float* center) override {
@@ -104,14 +88,33 @@ class DeviceKvCodec : public Base {
     const uint64_t n = uint64_t{shape.n_kv_heads} * shape.head_dim;
     if (centers_.size() <= shape.layer) centers_.resize(shape.layer + 1);
     centers_[shape.layer] = {std::vector<float>(center, center + n), nullptr};
-    if (device_) upload(centers_[shape.layer]);
+    if (kernels_.device()) upload(centers_[shape.layer]);
+  }
+
+  void attach(const turbo_device& device) override {
+    detach();
+    Places places;
+    kernels_.attach(&device, {{self().kernels().objects, self().kernels().n_objects, places.names(self().kernels())}});
+    at_ = places;
+    counters_ = DeviceArray<uint32_t>(device, TURBO_MEMORY_DEVICE, kMaxCounters, "kv counters");
+    kernels_.fill(device.stream, counters_.get(), 0, counters_.bytes());
+    kernels_.sync(device.stream);
+    const std::lock_guard lock(mutex_);
+    for (Known& known : known_) describe(known);
+    for (Center& center : centers_) upload(center);
+  }
+  void detach() noexcept override {
+    tables_.clear();
+    counters_ = {};
+    kernels_.detach();
+    for (Known& known : known_) known.ready = false;
+    for (Center& center : centers_) center.there = nullptr;
   }
 
   static const void* interface(std::string_view id) {
     static constexpr turbo_kv_codec_device table = make_table();
-    static constexpr turbo_device_client client = {sizeof(turbo_device_client), 0, &c_attach, &c_detach};
     if (id == TURBO_KV_CODEC_DEVICE_DRAFT) return &table;
-    if (id == TURBO_DEVICE_CLIENT_DRAFT) return &client;
+    if (const void* client = DeviceClient<T>::interface(id)) return client;
     return Base::interface(id);
   }
 
@@ -138,69 +141,42 @@ class DeviceKvCodec : public Base {
 
   const T& self() const { return static_cast<const T&>(*this); }
 
-  static turbo_error fresh_error() {
-    turbo_error error = {};
-    error.struct_size = sizeof error;
-    return error;
-  }
-  static void must(turbo_status status, const turbo_error& error) {
-    if (status != TURBO_OK) throw Failure(status, error.message, error.hint);
-  }
+  // Numbers of the kernels, by lanes and queries, by side; kNone where there is none.
+  static constexpr uint32_t kNone = UINT32_MAX;
+  struct Places {
+    uint32_t attend[3][3], scores[3], sums[3], append[2], move[2], pack = kNone;
 
-  void attach(const turbo_device* device) {
-    if (!device || !TURBO_HAS(device, sync)) throw Failure(TURBO_INVALID_ARGUMENT, "bad call: attach");
-    detach();
-    device_ = device;
-    tables_ = std::make_unique<KvTables>(device);
-    try {
-      turbo_error error = fresh_error();
-      const KvKernels k = self().kernels();
-      must(device->module_load(device->ctx, k.objects, k.n_objects, &module_, &error), error);
-      const auto find = [&](turbo_kernel*& to, const std::string& name) { must(device->kernel(device->ctx, module_, name.c_str(), &to, &error), error); };
+    std::vector<std::string> names(const KvKernels& k) {
+      std::vector<std::string> all;
+      const auto add = [&all](uint32_t& place, const std::string& name) {
+        place = static_cast<uint32_t>(all.size());
+        all.push_back(name);
+      };
       for (uint32_t l = 0; l < 3; ++l) {
         const std::string lanes = std::to_string(kLanes[l]);
-        for (uint32_t q = 0; q < 3; ++q)
-          if (exists(k, l, q)) find(attend_[l][q], std::string("attend_") + k.name + "_" + lanes + "_" + std::to_string(kQueries[q]));
-        find(scores_[l], std::string("scores_") + k.name + "_" + lanes);
-        find(sums_[l], std::string("sums_") + k.name + "_" + lanes);
+        for (uint32_t q = 0; q < 3; ++q) {
+          attend[l][q] = kNone;
+          if (exists(k, l, q)) add(attend[l][q], std::string("attend_") + k.name + "_" + lanes + "_" + std::to_string(kQueries[q]));
+        }
+        add(scores[l], std::string("scores_") + k.name + "_" + lanes);
+        add(sums[l], std::string("sums_") + k.name + "_" + lanes);
       }
       for (uint32_t side : {TURBO_KV_SIDE_K, TURBO_KV_SIDE_V}) {
-        find(append_[side], std::string("append_") + (side == TURBO_KV_SIDE_K ? k.key : k.value));
-        find(move_[side], std::string("move_") + (side == TURBO_KV_SIDE_K ? k.key : k.value));
+        add(append[side], std::string("append_") + (side == TURBO_KV_SIDE_K ? k.key : k.value));
+        add(move[side], std::string("move_") + (side == TURBO_KV_SIDE_K ? k.key : k.value));
       }
-      if (k.pack) find(pack_, k.pack);
-      counters_ = static_cast<uint32_t*>(device->allocate(device->ctx, TURBO_MEMORY_DEVICE, kMaxCounters * 4, "kv counters", &error));
-      if (!counters_) throw Failure(TURBO_RESOURCE_EXHAUSTED, error.message, error.hint);
-      must(device->fill(device->ctx, device->stream, counters_, 0, kMaxCounters * 4, &error), error);
-      must(device->sync(device->ctx, device->stream, &error), error);
-      const std::lock_guard lock(mutex_);
-      for (Known& known : known_) describe(known);
-      for (Center& center : centers_) upload(center);
-    } catch (...) {
-      detach();
-      throw;
+      if (k.pack) add(pack, k.pack);
+      return all;
     }
-  }
-
-  void detach() noexcept {
-    if (!device_) return;
-    tables_.reset();
-    if (counters_) device_->release(device_->ctx, counters_);
-    if (module_) device_->module_unload(device_->ctx, module_);
-    for (Known& known : known_) known.ready = false;
-    for (Center& center : centers_) center.there = nullptr;
-    counters_ = nullptr;
-    module_ = nullptr;
-    device_ = nullptr;
-  }
+  };
 
   void describe(Known& known) const {
     known.side = {};
-    self().describe(known.shape, known.side, *tables_);
+    self().describe(known.shape, known.side, tables_);
     known.ready = true;
   }
   void upload(Center& center) const {
-    if (!center.host.empty()) center.there = tables_->add(center.host.data(), center.host.size());
+    if (!center.host.empty()) center.there = tables_.add(center.host.data(), center.host.size());
   }
 
   static bool exists(const KvKernels& k, uint32_t l, uint32_t q) {
@@ -259,7 +235,7 @@ class DeviceKvCodec : public Base {
     g.partial_stride = d + 4;
     const uint32_t x = a.k.n_kv_heads * g.head_tiles;
     const uint64_t tiles = uint64_t{x} * ((a.max_rows + g.tile_rows - 1) / g.tile_rows);
-    const uint32_t units = device_ ? device_->compute_units : 1;
+    const uint32_t units = kernels_.device() ? kernels_.device()->compute_units : 1;
     g.loop = a.max_chunks > 1 && (tiles >= 4ull * units || uint64_t{x} * a.max_rows > kMaxCounters);
     plan.workspace = g.loop || a.max_chunks == 1 ? 0 : uint64_t{a.max_rows} * a.n_heads * a.max_chunks * g.partial_stride * sizeof(float);
     plan.grid[0] = x;
@@ -274,22 +250,13 @@ class DeviceKvCodec : public Base {
     g.head_tiles = (group + g.tile_heads - 1) / g.tile_heads;
   }
 
-  turbo_status launch(turbo_stream* stream, turbo_kernel* kernel, uint32_t x, uint32_t y, uint32_t z, const void* args, size_t bytes,
-                      turbo_error* error) const {
-    turbo_launch l = {};
-    l.struct_size = sizeof l;
-    l.grid_x = x;
-    l.grid_y = y;
-    l.grid_z = z;
-    l.threads = 128;
-    l.arguments = args;
-    l.argument_bytes = static_cast<uint32_t>(bytes);
-    l.waits = 1;
-    return device_->launch(device_->ctx, stream, kernel, &l, error);
+  template <typename Args>
+  void launch(turbo_stream* stream, uint32_t kernel, uint32_t x, uint32_t y, uint32_t z, const Args& args) const {
+    kernels_.launch(stream, kernel, {x, y, z}, 128, args);
   }
 
-  turbo_status append(turbo_stream* stream, const turbo_device_kv& kv, const turbo_device_table& table, uint32_t max_rows, const float* rows,
-                      uint64_t row_stride, const turbo_device_attend* fused, turbo_error* error) const {
+  void append(turbo_stream* stream, const turbo_device_kv& kv, const turbo_device_table& table, uint32_t max_rows, const float* rows,
+              uint64_t row_stride, const turbo_device_attend* fused) const {
     AppendArgs args{};
     args.kv = kv;
     args.table = table;
@@ -307,10 +274,10 @@ class DeviceKvCodec : public Base {
       args.rope_magnitude = fused->rope_magnitude;
       args.rope_frequencies = fused->rope_frequencies;
     }
-    return launch(stream, append_[kv.side], (kv.n_kv_heads + 3) / 4, max_rows, 1, &args, sizeof args, error);
+    launch(stream, at_.append[kv.side], (kv.n_kv_heads + 3) / 4, max_rows, 1, args);
   }
 
-  turbo_status attend(turbo_stream* stream, const turbo_device_attend& a, uint64_t v_fingerprint, turbo_error* error) const {
+  void attend(turbo_stream* stream, const turbo_device_attend& a, uint64_t v_fingerprint) const {
     check_pair(a, v_fingerprint);
     Plan plan = plan_of(a);
     AttendArgs& g = plan.args;
@@ -320,18 +287,17 @@ class DeviceKvCodec : public Base {
     check_places(a.v);
     if (plan.workspace && !a.workspace) throw Failure(TURBO_INVALID_ARGUMENT, "bad call: attend without its workspace");
     g.partials = static_cast<float*>(a.workspace);
-    g.counters = counters_;
+    g.counters = counters_.get();
     if (a.out_q8.rows) g.out_q8 = q8_rows(a.out_q8, uint64_t{a.n_heads} * a.v.head_dim);
     if (a.k_rows && (g.loop || a.max_rows > kMaxFusedAppend)) {
       turbo_device_kv k = a.k, v = a.v;
       k.side = TURBO_KV_SIDE_K;
       v.side = TURBO_KV_SIDE_V;
-      turbo_status status = append(stream, k, a.table, a.max_rows, a.k_rows, a.k_stride, &a, error);
-      if (status == TURBO_OK) status = append(stream, v, a.table, a.max_rows, a.v_rows, a.v_stride, &a, error);
-      if (status != TURBO_OK) return status;
+      append(stream, k, a.table, a.max_rows, a.k_rows, a.k_stride, &a);
+      append(stream, v, a.table, a.max_rows, a.v_rows, a.v_stride, &a);
       g.a.k_rows = g.a.v_rows = nullptr;
     }
-    return launch(stream, attend_[plan.lanes_index][plan.queries_index], plan.grid[0], plan.grid[1], plan.grid[2], &g, sizeof g, error);
+    launch(stream, at_.attend[plan.lanes_index][plan.queries_index], plan.grid[0], plan.grid[1], plan.grid[2], g);
   }
 
   void check_pair(const turbo_device_attend& a, uint64_t v_fingerprint) const {
@@ -339,8 +305,8 @@ class DeviceKvCodec : public Base {
     check_shape(a);
   }
 
-  turbo_status mixed(turbo_stream* stream, const turbo_device_attend& a, uint32_t which, uint32_t chunk_begin, uint32_t n_chunks, float* scores,
-                     uint64_t score_stride, float* sums, uint64_t sum_stride, turbo_error* error) const {
+  void mixed(turbo_stream* stream, const turbo_device_attend& a, uint32_t which, uint32_t chunk_begin, uint32_t n_chunks, float* scores,
+             uint64_t score_stride, float* sums, uint64_t sum_stride) const {
     check_shape(a);
     AttendArgs g{};
     g.a = a;
@@ -354,46 +320,74 @@ class DeviceKvCodec : public Base {
     g.sums = sums;
     g.sum_stride = sum_stride;
     const uint32_t l = a.k.head_dim <= 64 ? 0 : a.k.head_dim <= 128 ? 1 : 2;
-    if (n_chunks == 0) return TURBO_OK;
-    return launch(stream, which == TURBO_KV_SIDE_K ? scores_[l] : sums_[l], a.k.n_kv_heads * g.head_tiles, n_chunks, a.max_rows, &g, sizeof g, error);
+    launch(stream, which == TURBO_KV_SIDE_K ? at_.scores[l] : at_.sums[l], a.k.n_kv_heads * g.head_tiles, n_chunks, a.max_rows, g);
+  }
+
+  void pack(turbo_stream* stream, const turbo_device_kv* kv, uint32_t n, int32_t open_id, int32_t block_id) const {
+    PackArgs args{};
+    args.kv = kv[0];
+    args.side = side_of(kv[0], kv->side);
+    args.open_id = open_id;
+    args.block_id = block_id;
+    for (uint32_t begin = 0; begin < n; begin += kLaunchParts) {
+      const uint32_t parts = std::min(n - begin, kLaunchParts);
+      for (uint32_t i = 0; i < parts; ++i) args.part[i] = {kv[begin + i].open_base, kv[begin + i].base};
+      launch(stream, at_.pack, TURBO_KV_BLOCK / 4, kv->n_kv_heads, parts, args);
+    }
+  }
+
+  void move_row(turbo_stream* stream, const turbo_device_kv* kv, uint32_t n, int32_t src_id, uint32_t src_row, int32_t dst_id, uint32_t dst_row) const {
+    const uint64_t stride = T::kPacks ? kv->open_stride : kv->stride;
+    MoveArgs args{};
+    args.side = side_of(kv[0], kv->side);
+    args.src = static_cast<uint64_t>(src_id) * stride;
+    args.dst = static_cast<uint64_t>(dst_id) * stride;
+    args.src_row = src_row;
+    args.dst_row = dst_row;
+    args.n_kv_heads = kv->n_kv_heads;
+    args.head_dim = kv->head_dim;
+    for (uint32_t begin = 0; begin < n; begin += kLaunchParts) {
+      const uint32_t parts = std::min(n - begin, kLaunchParts);
+      for (uint32_t i = 0; i < parts; ++i) args.base[i] = T::kPacks ? kv[begin + i].open_base : kv[begin + i].base;
+      launch(stream, at_.move[kv->side], (kv->n_kv_heads + 3) / 4, parts, 1, args);
+    }
   }
 
   // ---- C tables
 
   static T* at(void* p) { return static_cast<T*>(p); }
   static bool good(const turbo_device_kv* kv) { return kv && kv->side <= TURBO_KV_SIDE_V && kv->n_kv_heads > 0; }
+  // Parts of one side; throws where their blocks lie badly.
+  static bool alike(const turbo_device_kv* kv, uint32_t n) {
+    if (!good(kv) || n == 0) return false;
+    for (uint32_t i = 0; i < n; ++i) {
+      if (kv[i].side != kv->side || kv[i].n_kv_heads != kv->n_kv_heads || kv[i].head_dim != kv->head_dim || kv[i].stride != kv->stride ||
+          kv[i].open_stride != kv->open_stride || !kv[i].base || (T::kPacks && !kv[i].open_base))
+        return false;
+      check_places(kv[i]);
+    }
+    return true;
+  }
 
-  static turbo_status c_attach(void* p, const turbo_device* device, turbo_error* error) noexcept {
-    return guarded(error, [&] {
-      detail::check(p != nullptr, "attach");
-      at(p)->attach(device);
-    });
-  }
-  static void c_detach(void* p) noexcept {
-    if (p) at(p)->detach();
-  }
   static turbo_status c_append(void* p, turbo_stream* stream, const turbo_device_kv* kv, const turbo_device_table* table, uint32_t max_rows,
                                const float* rows, uint64_t row_stride, turbo_error* error) noexcept {
-    return guarded(error, [&]() -> turbo_status {
+    return guarded(error, [&] {
       detail::check(p && good(kv) && table && rows && max_rows > 0 && max_rows <= 65535, "append");
-      return at(p)->append(stream, *kv, *table, max_rows, rows, row_stride, nullptr, error);
+      at(p)->append(stream, *kv, *table, max_rows, rows, row_stride, nullptr);
     });
   }
-  static turbo_status c_pack(void* p, turbo_stream* stream, const turbo_device_kv* kv, int32_t open_id, int32_t block_id, turbo_error* error) noexcept {
-    return guarded(error, [&]() -> turbo_status {
-      detail::check(p && good(kv) && open_id >= 0 && block_id >= 0 && at(p)->pack_, "pack");
-      check_places(*kv);
-      const PackArgs args{*kv, at(p)->side_of(*kv, kv->side), open_id, block_id};
-      return at(p)->launch(stream, at(p)->pack_, TURBO_KV_BLOCK / 4, kv->n_kv_heads, 1, &args, sizeof args, error);
+  static turbo_status c_pack(void* p, turbo_stream* stream, const turbo_device_kv* kv, uint32_t n, int32_t open_id, int32_t block_id,
+                             turbo_error* error) noexcept {
+    return guarded(error, [&] {
+      detail::check(p && alike(kv, n) && open_id >= 0 && block_id >= 0 && at(p)->at_.pack != kNone, "pack");
+      at(p)->pack(stream, kv, n, open_id, block_id);
     });
   }
-  static turbo_status c_move_row(void* p, turbo_stream* stream, const turbo_device_kv* kv, const void* src_block, uint32_t src_row, void* dst_block,
+  static turbo_status c_move_row(void* p, turbo_stream* stream, const turbo_device_kv* kv, uint32_t n, int32_t src_id, uint32_t src_row, int32_t dst_id,
                                  uint32_t dst_row, turbo_error* error) noexcept {
-    return guarded(error, [&]() -> turbo_status {
-      detail::check(p && good(kv) && src_block && dst_block && src_row < TURBO_KV_BLOCK && dst_row < TURBO_KV_BLOCK, "move_row");
-      const MoveArgs args{at(p)->side_of(*kv, kv->side), static_cast<const uint8_t*>(src_block), static_cast<uint8_t*>(dst_block), src_row, dst_row,
-                          kv->n_kv_heads, kv->head_dim, kv->side};
-      return at(p)->launch(stream, at(p)->move_[kv->side], (kv->n_kv_heads + 3) / 4, 1, 1, &args, sizeof args, error);
+    return guarded(error, [&] {
+      detail::check(p && alike(kv, n) && src_id >= 0 && dst_id >= 0 && src_row < TURBO_KV_BLOCK && dst_row < TURBO_KV_BLOCK, "move_row");
+      at(p)->move_row(stream, kv, n, src_id, src_row, dst_id, dst_row);
     });
   }
   static turbo_status c_check(void* p, const turbo_device_attend* args, uint64_t v_fingerprint, turbo_error* error) noexcept {
@@ -412,23 +406,23 @@ class DeviceKvCodec : public Base {
     return bytes;
   }
   static turbo_status c_attend(void* p, turbo_stream* stream, const turbo_device_attend* args, uint64_t v_fingerprint, turbo_error* error) noexcept {
-    return guarded(error, [&]() -> turbo_status {
+    return guarded(error, [&] {
       detail::check(p && args && TURBO_HAS(args, out_q8) && args->q && args->out, "attend");
-      return at(p)->attend(stream, *args, v_fingerprint, error);
+      at(p)->attend(stream, *args, v_fingerprint);
     });
   }
   static turbo_status c_scores(void* p, turbo_stream* stream, const turbo_device_attend* args, uint32_t chunk_begin, uint32_t n_chunks, float* scores,
                                uint64_t score_stride, turbo_error* error) noexcept {
-    return guarded(error, [&]() -> turbo_status {
+    return guarded(error, [&] {
       detail::check(p && args && TURBO_HAS(args, out_q8) && args->q && scores, "scores");
-      return at(p)->mixed(stream, *args, TURBO_KV_SIDE_K, chunk_begin, n_chunks, scores, score_stride, nullptr, 0, error);
+      at(p)->mixed(stream, *args, TURBO_KV_SIDE_K, chunk_begin, n_chunks, scores, score_stride, nullptr, 0);
     });
   }
   static turbo_status c_accumulate(void* p, turbo_stream* stream, const turbo_device_attend* args, uint32_t chunk_begin, uint32_t n_chunks,
                                    const float* weights, uint64_t weight_stride, float* partials, uint64_t partial_stride, turbo_error* error) noexcept {
-    return guarded(error, [&]() -> turbo_status {
+    return guarded(error, [&] {
       detail::check(p && args && TURBO_HAS(args, out_q8) && weights && partials, "accumulate");
-      return at(p)->mixed(stream, *args, TURBO_KV_SIDE_V, chunk_begin, n_chunks, const_cast<float*>(weights), weight_stride, partials, partial_stride, error);
+      at(p)->mixed(stream, *args, TURBO_KV_SIDE_V, chunk_begin, n_chunks, const_cast<float*>(weights), weight_stride, partials, partial_stride);
     });
   }
   static constexpr turbo_kv_codec_device make_table() {
@@ -436,14 +430,13 @@ class DeviceKvCodec : public Base {
             &c_attend, &c_scores, &c_accumulate};
   }
 
-  const turbo_device* device_ = nullptr;
-  turbo_module* module_ = nullptr;
-  turbo_kernel *attend_[3][3] = {}, *scores_[3] = {}, *sums_[3] = {}, *append_[2] = {}, *move_[2] = {}, *pack_ = nullptr;
-  uint32_t* counters_ = nullptr;
+  DeviceKernels kernels_;
+  Places at_;
+  DeviceArray<uint32_t> counters_;
   mutable std::mutex mutex_;
   mutable std::vector<Known> known_;
   mutable std::vector<Center> centers_;  // by layer
-  std::unique_ptr<KvTables> tables_;
+  mutable KvTables tables_{kernels_};
 };
 
 }  // namespace turbo::gpu

@@ -36,13 +36,14 @@ TB_DEVICE void append_body(const AppendArgs& args) {
   Codec::store(args.side, block + head * bytes, slot % kSplit, x, spare[wave()], d);
 }
 
-/// One wave a head. Grid: ((kv heads + 3) / 4).
+/// One wave a head of a part. Grid: ((kv heads + 3) / 4, parts).
 template <class Codec>
 TB_DEVICE void move_body(const MoveArgs& args) {
   const uint32_t head = block_x() * kAttendWaves + wave();
   if (head >= args.n_kv_heads) return;
   const uint64_t bytes = Codec::kForms == 2 ? args.side.open_head_bytes : args.side.head_bytes;
-  Codec::move(args.side, args.src + head * bytes, args.src_row, args.dst + head * bytes, args.dst_row, args.head_dim);
+  uint8_t* const base = args.base[block_y()] + head * bytes;
+  Codec::move(args.side, base + args.src, args.src_row, base + args.dst, args.dst_row, args.head_dim);
 }
 
 /// Scores of one chunk. Grid: (kv heads * head_tiles, n_chunks, max_rows).

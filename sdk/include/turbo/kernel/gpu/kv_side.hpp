@@ -58,17 +58,24 @@ struct AppendArgs {
   const float* rope_frequencies;
 };
 
+/// Layers of one side that a launch takes.
+constexpr uint32_t kLaunchParts = 128;
+
 struct PackArgs {
-  turbo_device_kv kv;
+  turbo_device_kv kv;  // of the first part; addresses are the parts' own
   KvSide side;
   int32_t open_id, block_id;
+  struct Part {
+    const uint8_t* open_base;
+    uint8_t* base;
+  } part[kLaunchParts];
 };
 
 struct MoveArgs {
   KvSide side;
-  const uint8_t* src;
-  uint8_t* dst;
-  uint32_t src_row, dst_row, n_kv_heads, head_dim, which;
+  uint64_t src, dst;  // offsets of the two blocks
+  uint32_t src_row, dst_row, n_kv_heads, head_dim;
+  uint8_t* base[kLaunchParts];
 };
 
 }  // namespace turbo::gpu

@@ -339,7 +339,7 @@ TB_DEVICE void encode_row(const KvSide& side, float* x, float* spare, uint8_t* b
   }
 }
 
-/// Pack an open block. Grid: (16, kv heads); one wave a row.
+/// Pack an open block. Grid: (16, kv heads, parts); one wave a row.
 template <uint32_t BITS>
 TB_DEVICE void pack_body(const PackArgs& args) {
   using Bytes = uint8_t[kAttendWaves][kMaxHeadDim];
@@ -347,8 +347,9 @@ TB_DEVICE void pack_body(const PackArgs& args) {
   TB_SHARED(HeadScratch, spare);
   TB_SHARED(Bytes, bytes);
   const uint32_t row = block_x() * kAttendWaves + wave(), d = args.kv.head_dim;
-  const uint8_t* const open = args.kv.open_base + static_cast<uint64_t>(args.open_id) * args.kv.open_stride + block_y() * args.side.open_head_bytes;
-  uint8_t* const page = args.kv.base + static_cast<uint64_t>(args.block_id) * args.kv.stride + block_y() * args.side.head_bytes;
+  const PackArgs::Part& part = args.part[block_z()];
+  const uint8_t* const open = part.open_base + static_cast<uint64_t>(args.open_id) * args.kv.open_stride + block_y() * args.side.open_head_bytes;
+  uint8_t* const page = part.base + static_cast<uint64_t>(args.block_id) * args.kv.stride + block_y() * args.side.head_bytes;
   const uint16_t* const halves = reinterpret_cast<const uint16_t*>(open + uint64_t{row} * args.side.open_pitch);
   for (uint32_t e = lane(); e < d; e += kWave) scratch[wave()][e] = half_to_float(halves[e]);
   sync_wave();
