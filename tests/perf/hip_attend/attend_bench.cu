@@ -1,5 +1,5 @@
 // Attention of one layer on an NVIDIA GPU: microseconds a layer and GB/s of the cache, at the head shapes of 1.7B (16 heads
-// on 8), 4B and 8B (32 on 8), behind 0, 4,096 and 32,768 tokens, for 1, 2, 4 and 8 rows; norm, rotary positions and append
+// on 8), 4B and 8B (32 on 8), behind 0, 250, 4,096 and 32,768 tokens, for 1, 2, 4 and 8 rows; norm, rotary positions and append
 // included. First every codec's bits are compared with the same kernels run as fibers. From the source's root:
 //   g++ -std=c++20 -O2 -fPIC -shared -fvisibility=hidden -ffp-contract=off -Isdk/include -Iplugins
 //     tests/perf/hip_attend/attend_reference.cpp -o libattend_reference.so -lboost_context
@@ -26,6 +26,11 @@ using namespace attend_bench;
     }                                                                                                 \
   } while (0)
 
+#ifdef ATTEND_BENCH_THREADS
+constexpr uint32_t kThreads = ATTEND_BENCH_THREADS;
+#else
+constexpr uint32_t kThreads = turbo::gpu::kAttendThreads;
+#endif
 using Kernel = void (*)(const AttendArgs);
 
 static Kernel kernel_of(const Step& s) {
@@ -62,8 +67,16 @@ static AttendArgs on_device(Step& s, OnDevice& d, float*& out) {
   return s.args([&](const auto& v) { return d(v); }, out, partials, counters);
 }
 static void launch(const Step& s, const AttendArgs& g, cudaStream_t stream) {
-  const dim3 grid(s.kv_heads * g.head_tiles, g.loop ? 1 : s.max_chunks, s.rows);
-  kernel_of(s)<<<grid, 128, 0, stream>>>(g);
+  cudaLaunchAttribute early{};  // as the runtime launches kernels that wait by themselves
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(s.kv_heads * g.head_tiles, g.loop ? 1 : s.max_chunks, s.rows);
+  config.blockDim = dim3(kThreads);
+  config.stream = stream;
+  config.attrs = &early;
+  config.numAttrs = 1;
+  CHECK(cudaLaunchKernelEx(&config, kernel_of(s), g));
 }
 
 static bool same_bits(const char* codec, uint32_t group, uint32_t depth, uint32_t rows) {
@@ -145,17 +158,23 @@ static void measure(const char* codec, const char* model, uint32_t group, uint32
   cudaStreamDestroy(stream);
 }
 
-int main() {
+/// Without arguments: compare, then measure everything. With: codec, group, depth and rows of the one thing to measure.
+int main(int argc, char** argv) {
   bool good = true;
+  if (argc == 5) {
+    const uint32_t group = static_cast<uint32_t>(std::atoi(argv[2]));
+    measure(argv[1], group == 2 ? "1.7B" : "4B/8B", group, static_cast<uint32_t>(std::atoi(argv[3])), static_cast<uint32_t>(std::atoi(argv[4])));
+    return 0;
+  }
   for (const char* codec : {"f16", "q4", "rotated4"}) {
     for (uint32_t rows : {1u, 2u, 4u, 8u}) good &= same_bits(codec, 2, 0, rows);
     for (uint32_t rows : {1u, 3u}) good &= same_bits(codec, 4, 1000, rows);
-    good &= same_bits(codec, 2, 4096, 2);
+    for (uint32_t depth : {63u, 191u, 255u, 4096u}) good &= same_bits(codec, 2, depth, 2);
   }
   std::printf(good ? "all bits equal\n" : "BITS DIFFER\n");
   for (const char* codec : {"f16", "q4", "rotated4"})
     for (const auto& [model, group] : {std::pair{"1.7B", 2u}, std::pair{"4B/8B", 4u}})
-      for (uint32_t depth : {0u, 4096u, 32768u})
+      for (uint32_t depth : {0u, 250u, 4096u, 32768u})
         for (uint32_t rows : {1u, 2u, 4u, 8u}) measure(codec, model, group, depth, rows);
   return good ? 0 : 1;
 }

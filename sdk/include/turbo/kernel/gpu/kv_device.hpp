@@ -117,7 +117,7 @@ class DeviceKvCodec : public Base {
 
  private:
   static constexpr uint32_t kLanes[3] = {8, 16, 32}, kQueries[3] = {2, 4, 8};
-  static constexpr uint32_t kMixedQueries = 4, kMaxCounters = 1u << 16, kMaxFusedAppend = 16;
+  static constexpr uint32_t kMixedQueries = 4, kMaxCounters = 1u << 16, kAttendThreads = 256, kRowThreads = 128;
 
   struct Known {
     turbo_kv_shape shape;
@@ -274,14 +274,14 @@ class DeviceKvCodec : public Base {
     g.head_tiles = (group + g.tile_heads - 1) / g.tile_heads;
   }
 
-  turbo_status launch(turbo_stream* stream, turbo_kernel* kernel, uint32_t x, uint32_t y, uint32_t z, const void* args, size_t bytes,
+  turbo_status launch(turbo_stream* stream, turbo_kernel* kernel, uint32_t threads, uint32_t x, uint32_t y, uint32_t z, const void* args, size_t bytes,
                       turbo_error* error) const {
     turbo_launch l = {};
     l.struct_size = sizeof l;
     l.grid_x = x;
     l.grid_y = y;
     l.grid_z = z;
-    l.threads = 128;
+    l.threads = threads;
     l.arguments = args;
     l.argument_bytes = static_cast<uint32_t>(bytes);
     l.waits = 1;
@@ -307,7 +307,7 @@ class DeviceKvCodec : public Base {
       args.rope_magnitude = fused->rope_magnitude;
       args.rope_frequencies = fused->rope_frequencies;
     }
-    return launch(stream, append_[kv.side], (kv.n_kv_heads + 3) / 4, max_rows, 1, &args, sizeof args, error);
+    return launch(stream, append_[kv.side], kRowThreads, (kv.n_kv_heads + 3) / 4, max_rows, 1, &args, sizeof args, error);
   }
 
   turbo_status attend(turbo_stream* stream, const turbo_device_attend& a, uint64_t v_fingerprint, turbo_error* error) const {
@@ -331,7 +331,7 @@ class DeviceKvCodec : public Base {
       if (status != TURBO_OK) return status;
       g.a.k_rows = g.a.v_rows = nullptr;
     }
-    return launch(stream, attend_[plan.lanes_index][plan.queries_index], plan.grid[0], plan.grid[1], plan.grid[2], &g, sizeof g, error);
+    return launch(stream, attend_[plan.lanes_index][plan.queries_index], kAttendThreads, plan.grid[0], plan.grid[1], plan.grid[2], &g, sizeof g, error);
   }
 
   void check_pair(const turbo_device_attend& a, uint64_t v_fingerprint) const {
@@ -355,7 +355,7 @@ class DeviceKvCodec : public Base {
     g.sum_stride = sum_stride;
     const uint32_t l = a.k.head_dim <= 64 ? 0 : a.k.head_dim <= 128 ? 1 : 2;
     if (n_chunks == 0) return TURBO_OK;
-    return launch(stream, which == TURBO_KV_SIDE_K ? scores_[l] : sums_[l], a.k.n_kv_heads * g.head_tiles, n_chunks, a.max_rows, &g, sizeof g, error);
+    return launch(stream, which == TURBO_KV_SIDE_K ? scores_[l] : sums_[l], kAttendThreads, a.k.n_kv_heads * g.head_tiles, n_chunks, a.max_rows, &g, sizeof g, error);
   }
 
   // ---- C tables
@@ -384,7 +384,7 @@ class DeviceKvCodec : public Base {
       detail::check(p && good(kv) && open_id >= 0 && block_id >= 0 && at(p)->pack_, "pack");
       check_places(*kv);
       const PackArgs args{*kv, at(p)->side_of(*kv, kv->side), open_id, block_id};
-      return at(p)->launch(stream, at(p)->pack_, TURBO_KV_BLOCK / 4, kv->n_kv_heads, 1, &args, sizeof args, error);
+      return at(p)->launch(stream, at(p)->pack_, kRowThreads, TURBO_KV_BLOCK / 4, kv->n_kv_heads, 1, &args, sizeof args, error);
     });
   }
   static turbo_status c_move_row(void* p, turbo_stream* stream, const turbo_device_kv* kv, const void* src_block, uint32_t src_row, void* dst_block,
@@ -393,7 +393,7 @@ class DeviceKvCodec : public Base {
       detail::check(p && good(kv) && src_block && dst_block && src_row < TURBO_KV_BLOCK && dst_row < TURBO_KV_BLOCK, "move_row");
       const MoveArgs args{at(p)->side_of(*kv, kv->side), static_cast<const uint8_t*>(src_block), static_cast<uint8_t*>(dst_block), src_row, dst_row,
                           kv->n_kv_heads, kv->head_dim, kv->side};
-      return at(p)->launch(stream, at(p)->move_[kv->side], (kv->n_kv_heads + 3) / 4, 1, 1, &args, sizeof args, error);
+      return at(p)->launch(stream, at(p)->move_[kv->side], kRowThreads, (kv->n_kv_heads + 3) / 4, 1, 1, &args, sizeof args, error);
     });
   }
   static turbo_status c_check(void* p, const turbo_device_attend* args, uint64_t v_fingerprint, turbo_error* error) noexcept {

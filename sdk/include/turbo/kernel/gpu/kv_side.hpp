@@ -25,6 +25,9 @@ struct KvSide {
   uint32_t rule;
 };
 
+/// Rows of a step that attention's blocks append themselves, at most; a wave's lanes hold them.
+constexpr uint32_t kMaxFusedAppend = 16;
+
 /// Everything of an attention kernel. Tiles: tile_rows rows of a sequence times tile_heads query heads of one kv head.
 struct AttendArgs {
   turbo_device_attend a;
