@@ -16,25 +16,31 @@ TB_DEVICE int32_t to_code(float x, float scale, float bottom, float top) {
 /// once, code 0 behind the end.
 template <uint32_t BITS, class Put>
 TB_DEVICE void round_blocks(const KvSide& side, uint8_t* head, uint32_t row, const float* x, uint32_t d, Put put) {
-  for (uint32_t b = 0; b * 32 < d; ++b) {
-    const uint32_t e = b * 32 + lane();
-    const float own = e < d ? x[e] : 0.0f;
-    uint32_t magnitude = bits(own) & 0x7fffffffu, largest = magnitude;
+  TB_NO_UNROLL
+  for (uint32_t first = 0; first * 32 < d; first += 4) {
+    float own[4];
+    uint32_t largest[4];
     TB_UNROLL
-    for (uint32_t m = kWave / 2; m; m >>= 1) {
-      const uint32_t other = shuffle_xor(largest, m);
-      largest = other > largest ? other : largest;
+    for (uint32_t i = 0; i < 4; ++i) {
+      const uint32_t e = (first + i) * 32 + lane();
+      own[i] = e < d ? x[e] : 0.0f;
+      largest[i] = wave_largest(bits(own[i]) & 0x7fffffffu);
     }
-    float scale = from_bits(largest) / 127.0f;
-    if constexpr (BITS == 4) {
-      const uint32_t holders = ballot(magnitude == largest);
-      scale = shuffle(own, static_cast<uint32_t>(__builtin_ffs(static_cast<int>(holders))) - 1) / -8.0f;
+    TB_UNROLL
+    for (uint32_t i = 0; i < 4; ++i) {
+      const uint32_t b = first + i, e = b * 32 + lane();
+      if (b * 32 >= d) break;
+      float scale = from_bits(largest[i]) / 127.0f;
+      if constexpr (BITS == 4) {
+        const uint32_t holders = ballot((bits(own[i]) & 0x7fffffffu) == largest[i]);
+        scale = shuffle(own[i], static_cast<uint32_t>(__builtin_ffs(static_cast<int>(holders))) - 1) / -8.0f;
+      }
+      const uint16_t stored = float_to_half(scale > 65504.0f ? 65504.0f : scale < -65504.0f ? -65504.0f : scale);
+      const float kept = half_to_float(stored), divisor = kept == 0.0f ? __builtin_inff() : kept;
+      const int32_t code = BITS == 8 ? to_code(own[i], divisor, -127.0f, 127.0f) : to_code(own[i], divisor, -8.0f, 7.0f);
+      if (lane() == 0) reinterpret_cast<uint16_t*>(head + side.scales_at)[b * kSplit + row] = stored;
+      put(b, e, e < d ? code : 0);
     }
-    const uint16_t stored = float_to_half(scale > 65504.0f ? 65504.0f : scale < -65504.0f ? -65504.0f : scale);
-    const float kept = half_to_float(stored), divisor = kept == 0.0f ? __builtin_inff() : kept;
-    const int32_t code = BITS == 8 ? to_code(own, divisor, -127.0f, 127.0f) : to_code(own, divisor, -8.0f, 7.0f);
-    if (lane() == 0) reinterpret_cast<uint16_t*>(head + side.scales_at)[b * kSplit + row] = stored;
-    put(b, e, e < d ? code : 0);
   }
 }
 
@@ -62,19 +68,15 @@ struct BlockKeys {
   TB_DEVICE static void prepare(const KvSide& side, Shared& sh, uint32_t q, uint32_t d, const float (&)[L / 4]) {
     float* const x = sh.query[q];
     if (side.rotated) rotate_head(side, x, sh.scratch[wave()], d);
+    TB_UNROLL
     for (uint32_t b = 0; b < L / 4; ++b) {
       const uint32_t e = b * 32 + lane();
       const float own = e < d ? x[e] : 0.0f;
-      uint32_t largest = bits(own) & 0x7fffffffu;
-      TB_UNROLL
-      for (uint32_t m = kWave / 2; m; m >>= 1) {
-        const uint32_t other = shuffle_xor(largest, m);
-        largest = other > largest ? other : largest;
-      }
+      const uint32_t largest = wave_largest(bits(own) & 0x7fffffffu);
       const bool finite = largest < 0x7f800000u;
       const float scale = finite ? from_bits(largest) / 127.0f : __builtin_nanf("");
       const int32_t code = finite ? to_code(own, scale > 0.0f ? scale : __builtin_inff(), -127.0f, 127.0f) : 0;
-      const int32_t sum = wave_sum(code);
+      const int32_t sum = wave_total(code);
       reinterpret_cast<int8_t*>(sh.prepared.code[q])[e] = static_cast<int8_t>(code);
       if (lane() == 0) {
         sh.prepared.scale[q][b] = scale;
@@ -85,16 +87,14 @@ struct BlockKeys {
   }
 
   /// One key a lane: its codes and scales as stored.
-  template <uint32_t L>
+  template <uint32_t L, uint32_t = 0>
   struct Keys {
     uint32_t word[8 * L / kUnit];
     uint16_t scale[L / 4];
   };
-  template <uint32_t L, bool kFast>
-  TB_DEVICE static void request(const KvSide& side, const Places<kFast>& places, bool, uint32_t d, uint32_t begin, uint32_t end, uint32_t from,
-                                Keys<L>& keys) {
-    const uint32_t units = d / kUnit, n_blocks = (d + 31) / 32, key = min_of(begin + lane(), end - 1), row = places.row(key);
-    if (key < from) return;
+  template <uint32_t L, bool kFast, class Held>
+  TB_DEVICE static void request(const KvSide& side, const Places<kFast>& places, bool, uint32_t d, uint32_t base, Held& keys) {
+    const uint32_t units = d / kUnit, n_blocks = (d + 31) / 32, key = base + lane(), row = places.row(key);
     const uint8_t* const head = places.head(key);
     const uint8_t* const codes = head + key_unit(row, units, 0);
     const uint16_t* const scales = reinterpret_cast<const uint16_t*>(head + side.scales_at) + row;
@@ -104,40 +104,48 @@ struct BlockKeys {
     TB_UNROLL
     for (uint32_t b = 0; b < L / 4; ++b) keys.scale[b] = scales[min_of(b, n_blocks - 1) * kSplit];
   }
-  template <uint32_t L, uint32_t NQ, bool kFast, class Shared>
-  TB_DEVICE static void scores(const KvSide&, const Shared& sh, const Places<kFast>& places, bool whole, bool, uint32_t d, uint32_t begin,
-                               uint32_t end, const Keys<L>& keys, float scale, float* s) {
+  template <uint32_t L>
+  TB_DEVICE static void renew(const KvSide& side, const Places<true>& places, uint32_t d, uint32_t base, uint32_t, Keys<L>& keys) {
+    request<L, true>(side, places, false, d, base, keys);
+  }
+  template <uint32_t L, uint32_t NQ, bool kFast, class Shared, class Held>
+  TB_DEVICE static void scores(const KvSide&, const Shared& sh, const Places<kFast>& places, bool whole, bool, uint32_t d, uint32_t base,
+                               uint32_t begin, uint32_t end, const Held& keys, float scale, float* s) {
     constexpr uint32_t kUnits = 32 / kUnit;
-    const uint32_t key = begin + lane();
-    float total[NQ];
-    TB_UNROLL
-    for (uint32_t q = 0; q < NQ; ++q) total[q] = 0.0f;
-    TB_UNROLL
-    for (uint32_t b = 0; b < L / 4; ++b) {
-      if (32 * b >= d) break;
-      const float own = half_to_float(keys.scale[b]);
+    const uint32_t key = base + lane();
+    constexpr uint32_t kAtOnce = NQ < 4 ? NQ : 4;
+    TB_NO_UNROLL
+    for (uint32_t first = 0; first < NQ; first += kAtOnce) {
+      float total[kAtOnce];
       TB_UNROLL
-      for (uint32_t q = 0; q < NQ; ++q) {
-        int32_t sum = BITS == 4 ? sh.prepared.offset[q][b] : 0;
+      for (uint32_t q = 0; q < kAtOnce; ++q) total[q] = 0.0f;
+      TB_UNROLL
+      for (uint32_t b = 0; b < L / 4; ++b) {
+        if (32 * b >= d) break;
+        const float own = half_to_float(keys.scale[b]);
         TB_UNROLL
-        for (uint32_t u = 0; u < kUnits; ++u) {
-          const uint32_t word = keys.word[b * kUnits + u];
-          const uint32_t* const codes_of_query = &sh.prepared.code[q][b * 8];
-          if constexpr (BITS == 8) {
-            sum = dot4(word, codes_of_query[u], sum);
-          } else {
-            sum = dot4(word & 0x0f0f0f0fu, codes_of_query[2 * u], sum);
-            sum = dot4(word >> 4 & 0x0f0f0f0fu, codes_of_query[2 * u + 1], sum);
+        for (uint32_t q = 0; q < kAtOnce; ++q) {
+          const uint32_t* const codes_of_query = &sh.prepared.code[first + q][b * 8];
+          int32_t sum = BITS == 4 ? sh.prepared.offset[first + q][b] : 0;
+          TB_UNROLL
+          for (uint32_t u = 0; u < kUnits; ++u) {
+            const uint32_t word = keys.word[b * kUnits + u];
+            if constexpr (BITS == 8) {
+              sum = dot4(word, codes_of_query[u], sum);
+            } else {
+              sum = dot4(word & 0x0f0f0f0fu, codes_of_query[2 * u], sum);
+              sum = dot4(word >> 4 & 0x0f0f0f0fu, codes_of_query[2 * u + 1], sum);
+            }
           }
+          total[q] = fmadd(static_cast<float>(sum), own * sh.prepared.scale[first + q][b], total[q]);
         }
-        total[q] = fmadd(static_cast<float>(sum), own * sh.prepared.scale[q][b], total[q]);
       }
-    }
-    if (key >= end) return;
-    TB_UNROLL
-    for (uint32_t q = 0; q < NQ; ++q) {
-      const bool seen = (kFast && whole) || key < places.limit[q];
-      if (kFast || seen) s[key * NQ + q] = seen ? total[q] * scale : kNoScore;
+      if (key < begin || key >= end) continue;
+      TB_UNROLL
+      for (uint32_t q = 0; q < kAtOnce; ++q) {
+        const bool seen = (kFast && whole) || key < places.limit[first + q];
+        if (kFast || seen) s[key * NQ + first + q] = seen ? total[q] * scale : kNoScore;
+      }
     }
   }
 

@@ -8,9 +8,7 @@
 //   ./attend_bench
 #include "attend_step.hpp"
 
-#include "kv_float/hip/f16.hip"
-#include "kv_float/hip/q4.hip"
-#include "kv_turboquant/hip/rotated4.hip"
+#include "attend_bench_kernels.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -71,7 +69,7 @@ static void launch(const Step& s, const AttendArgs& g, cudaStream_t stream) {
   early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   early.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config{};
-  config.gridDim = dim3(s.kv_heads * g.head_tiles, g.loop ? 1 : s.max_chunks, s.rows);
+  config.gridDim = dim3(s.kv_heads * g.head_tiles, g.loop ? 1 : s.chunk_blocks(132), s.rows);
   config.blockDim = dim3(kThreads);
   config.stream = stream;
   config.attrs = &early;
@@ -158,20 +156,27 @@ static void measure(const char* codec, const char* model, uint32_t group, uint32
   cudaStreamDestroy(stream);
 }
 
-/// Without arguments: compare, then measure everything. With: codec, group, depth and rows of the one thing to measure.
-int main(int argc, char** argv) {
+/// Without arguments: compare, then measure everything. Else for each: "bits" compares, codec:group:depth:rows is measured.
+static bool compare() {
   bool good = true;
-  if (argc == 5) {
-    const uint32_t group = static_cast<uint32_t>(std::atoi(argv[2]));
-    measure(argv[1], group == 2 ? "1.7B" : "4B/8B", group, static_cast<uint32_t>(std::atoi(argv[3])), static_cast<uint32_t>(std::atoi(argv[4])));
-    return 0;
-  }
   for (const char* codec : {"f16", "q4", "rotated4"}) {
     for (uint32_t rows : {1u, 2u, 4u, 8u}) good &= same_bits(codec, 2, 0, rows);
     for (uint32_t rows : {1u, 3u}) good &= same_bits(codec, 4, 1000, rows);
     for (uint32_t depth : {63u, 191u, 255u, 4096u}) good &= same_bits(codec, 2, depth, 2);
   }
   std::printf(good ? "all bits equal\n" : "BITS DIFFER\n");
+  return good;
+}
+int main(int argc, char** argv) {
+  bool good = true;
+  for (int i = 1; i < argc; ++i) {
+    char codec[16];
+    uint32_t group, depth, rows;
+    if (std::strcmp(argv[i], "bits") == 0) good &= compare();
+    else if (std::sscanf(argv[i], "%15[^:]:%u:%u:%u", codec, &group, &depth, &rows) == 4) measure(codec, group == 2 ? "1.7B" : "4B/8B", group, depth, rows);
+  }
+  if (argc > 1) return good ? 0 : 1;
+  good = compare();
   for (const char* codec : {"f16", "q4", "rotated4"})
     for (const auto& [model, group] : {std::pair{"1.7B", 2u}, std::pair{"4B/8B", 4u}})
       for (uint32_t depth : {0u, 250u, 4096u, 32768u})

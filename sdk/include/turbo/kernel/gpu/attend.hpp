@@ -1,13 +1,13 @@
 // Attention over blocks of a KV cache: the skeleton that codecs fill with how a key is scored on its codes and how a value
 // is added. The arithmetic's order is attend_order.hpp's.
 //
-// A block of 256 threads takes one tile of queries (attend_tile.hpp) and either one chunk of 256 positions or, `loop`, all
-// of them in turn. Each split of 64 keys is two waves'; a key is loaded and converted once for all queries of the tile. One
-// chunk a block: partial results go to memory, and the block that comes last for its tile merges them in order, so one
-// launch does it all. Nobody waits for anybody.
+// A block of 256 threads takes one tile of queries (attend_tile.hpp) and, of the chunks of 256 positions, every so many'th
+// or, `loop`, all of them in turn. Each split of 64 keys is two waves'; a key is loaded and converted once for all queries
+// of the tile. Without `loop` each chunk's partial results go to memory, and the block that comes last for its tile merges
+// them in order, so one launch does it all. Nobody waits for anybody.
 //
-// What a block waits for is memory, so whatever can be asked for is asked for at once: rows and table; then keys, while
-// queries are normed and rotated; then values, while scores become weights.
+// What a block waits for is memory, so whatever can be asked for is asked for early: rows and table at once; then keys,
+// while queries are normed and rotated or the chunk before is summed; then values, while scores become weights.
 //
 // Keys below `committed` lie where their position says; beyond, where each row's own path says, so splits that hold such
 // keys are taken row by row. Nothing outside the keys of a row is read into it: what other rows or unwritten memory hold,
@@ -18,10 +18,11 @@
 //   Prepared<L, NQ>                shared memory of prepared queries (K)
 //   Tables                         shared memory of tables, filled by load_tables (K and V)
 //   prepare<L, NQ>                 by one wave: query q, in shared memory and in lanes, to what scores wants (K)
-//   Keys<L>, request<L, kFast>     registers of up to 32 keys of one form, and the loads of those not below `from` (K)
-//   scores<L, NQ, kFast>           by one wave: scores of those keys to s[key * NQ + query] (K)
+//   Keys<L>, request<L, kFast>     registers of 32 keys of one form from a base on, and their loads (K)
+//   renew<L>                       of the open (or only) form: once more those from a key on (K)
+//   scores<L, NQ, kFast>           by one wave: scores of keys among those to s[key * NQ + query] (K)
 //   Values<L>, request_values      registers of kHeld steps of kGroups keys of one form, 4 elements a lane (V)
-//   add<L, NQ>                     by one wave: those values, weighted, onto acc (V)
+//   add<L, NQ, kAll>               by one wave: those values, weighted, onto acc (V)
 //   place(index, e, d)             element of the head that acc[..][e] of the lane with value_index() is (V)
 //   kFinishes, finish              by one wave: summed values of the packed (or only) form to the head's own basis, in place
 //   store                          by one wave: a row, less its center, into the open (or only) form
@@ -33,8 +34,11 @@
 #include <turbo/kernel/gpu/attend_tile.hpp>
 
 /// A kernel that may take all registers there are: ptxas else aims for more blocks and spills.
+#if !defined(TB_MIN_BLOCKS)
+#define TB_MIN_BLOCKS 1
+#endif
 #if defined(TB_NVIDIA)
-#define TB_ATTEND_KERNEL(name, Args) TB_WAITING_KERNEL(name, Args, __launch_bounds__(turbo::gpu::kAttendThreads, 2))
+#define TB_ATTEND_KERNEL(name, Args) TB_WAITING_KERNEL(name, Args, __launch_bounds__(turbo::gpu::kAttendThreads, TB_MIN_BLOCKS))
 #else
 #define TB_ATTEND_KERNEL(name, Args) TB_KERNEL(name, Args, turbo::gpu::kAttendThreads)
 #endif
@@ -55,6 +59,9 @@ struct AttendShared {
   typename V::Tables value_tables;
   uint64_t list[kAttendWaves][kSplit];
   uint32_t limit[kAttendWaves][kWave];
+  // Kept here between phases, so that they take no registers of those that hold keys and values.
+  Tile tile;
+  Straight at[kAttendWaves];
   TileQueries<NQ> queries;
   uint32_t forms[NQ];
   uint32_t arrived;
@@ -65,60 +72,61 @@ struct AttendShared {
   }
 };
 
-/// Where a wave's split lies and the keys of it that were asked for.
+template <bool B>
+struct Always { static constexpr bool value = B; };
+
+/// Keys that a wave has asked for: those of [begin, end) from `from` on.
 template <class K, uint32_t L>
 struct HeldKeys {
-  Straight at;
   typename K::template Keys<L> keys;
-  uint32_t begin, end, from;  // of the wave; those from `from` on are held
+  uint32_t from, end;
   bool open;
 };
 template <class V, uint32_t L>
 struct HeldValues {
   using Values = typename V::template Values<L>;
-  static constexpr uint32_t kSpan = Values::kHeld * Values::kGroups, kBatches = kSplit / kSpan, kAhead = kBatches < 2 ? 1 : 2;
-  Straight at;
+  static constexpr uint32_t kSpan = Values::kHeld * Values::kGroups, kBatches = kSplit / kSpan, kAhead = kBatches < kValueBatches ? kBatches : kValueBatches;
   Values batch[kAhead];
 };
 
-/// Ask for the wave's keys, or most of them: those of the last form.
+/// Ask for the wave's keys, or most of them: those of the last form. Registers are written in any case, so that they are
+/// free before.
 template <class K, uint32_t L>
-TB_DEVICE void request_keys(const AttendArgs& given, const Tile& tile, uint32_t split, HeldKeys<K, L>& held) {
+TB_DEVICE void request_keys(const AttendArgs& given, const Tile& tile, const Straight& at, HeldKeys<K, L>& held) {
   const AttendArgs& args = again(given);
-  held.at = straight_split<K::kForms>(args, tile, args.a.k, args.k, split);
-  held.begin = wave_part() * kPartKeys;
-  held.end = min_of(held.begin + kPartKeys, held.at.n);
-  held.open = K::kForms == 2 && held.at.open_end >= held.end;
-  held.from = K::kForms == 2 && !held.open && held.at.open_end > held.begin ? held.at.open_end : held.begin;
-  if (held.at.is && held.begin < held.end)
-    K::template request<L, true>(args.k, Places<true>{held.at.base(held.open), nullptr, nullptr}, held.open, args.a.k.head_dim, held.from, held.end, 0,
-                                 held.keys);
+  const uint32_t begin = wave_part() * kPartKeys, open_end = K::kForms == 2 ? at.open_end[0] : 0;
+  held.end = min_of(begin + kPartKeys, at.n);
+  held.open = K::kForms == 2 && open_end >= held.end;
+  held.from = !held.open && open_end > begin ? open_end : begin;
+  if (at.is && begin < held.end)
+    K::template request<L, true>(args.k, at.places(args.a.k, args.k, tile.kv_head, held.open, nullptr), held.open, args.a.k.head_dim, begin, held.keys);
+  else held.keys = {};
 }
 
 /// Scores of this wave's keys to s. By every wave.
 template <class K, uint32_t L, uint32_t NQ, class Shared>
-TB_DEVICE void score_keys(const AttendArgs& given, const Tile& tile, Shared& sh, uint32_t split, HeldKeys<K, L>& held) {
+TB_DEVICE void score_keys(const AttendArgs& given, const Tile& tile, Shared& sh, uint32_t split, const Straight& at, HeldKeys<K, L>& held) {
   const AttendArgs& args = again(given);
   float* const s = sh.s[wave_split()];
   const uint32_t d = args.a.k.head_dim, begin = wave_part() * kPartKeys, first = split * kSplit;
   uint32_t* const limit = sh.limit[wave()];
-  if (held.at.is) {
-    if (!held.at.whole) {
+  if (at.is) {
+    if (!at.whole) {
       const uint32_t own = lane() < NQ ? sh.queries.n_keys[lane()] : 0;
       limit[lane()] = own > first ? own - first : 0;
-      if (begin + lane() >= held.at.n) {
+      if (begin + lane() >= at.n) {
         TB_UNROLL
         for (uint32_t q = 0; q < NQ; ++q) s[(begin + lane()) * NQ + q] = kNoScore;
       }
       sync_wave();
     }
-    if (held.begin < held.end) {
-      K::template scores<L, NQ, true>(args.k, sh, Places<true>{held.at.base(held.open), nullptr, limit}, held.at.whole, held.open, d, held.from,
+    if (begin < held.end) {
+      K::template scores<L, NQ, true>(args.k, sh, at.places(args.a.k, args.k, tile.kv_head, held.open, limit), at.whole, held.open, d, begin, held.from,
                                       held.end, held.keys, args.a.scale, s);
-      if (K::kForms == 2 && held.from > held.begin) {  // the first of them are of the other form
-        const Places<true> places{held.at.open, nullptr, limit};
-        K::template request<L, true>(args.k, places, true, d, held.begin, held.from, 0, held.keys);
-        K::template scores<L, NQ, true>(args.k, sh, places, held.at.whole, true, d, held.begin, held.from, held.keys, args.a.scale, s);
+      if (K::kForms == 2 && held.from > begin) {  // the first of them are of the other form
+        const Places<true> places = at.places(args.a.k, args.k, tile.kv_head, true, limit);
+        K::template request<L, true>(args.k, places, true, d, begin, held.keys);
+        K::template scores<L, NQ, true>(args.k, sh, places, at.whole, true, d, begin, begin, held.from, held.keys, args.a.scale, s);
       }
     }
   } else {
@@ -126,8 +134,9 @@ TB_DEVICE void score_keys(const AttendArgs& given, const Tile& tile, Shared& sh,
     sync_wave();
     walk_rows<K::kForms, NQ>(args, tile, sh.queries, args.a.k, args.k, split, kOpenForm | kPackedForm, begin, begin + kPartKeys, sh.list[wave()],
                              limit, [&](const Places<false>& places, bool open, uint32_t from, uint32_t end) {
-                               K::template request<L, false>(args.k, places, open, d, from, end, 0, held.keys);
-                               K::template scores<L, NQ, false>(args.k, sh, places, false, open, d, from, end, held.keys, args.a.scale, s);
+                               typename K::template Keys<L, kFewRegisters<L>> keys;
+                               K::template request<L, false>(args.k, places, open, d, begin, keys);
+                               K::template scores<L, NQ, false>(args.k, sh, places, false, open, d, begin, from, end, keys, args.a.scale, s);
                              });
   }
   sync_wave();
@@ -172,26 +181,25 @@ TB_DEVICE float sum_of_chunk(const Shared& sh, uint32_t q) {
 }
 
 template <class V, uint32_t L>
-TB_DEVICE void request_batches(const AttendArgs& args, bool open, uint32_t k, uint32_t begin, uint32_t end, HeldValues<V, L>& held) {
-  const Places<true> places{held.at.base(open), nullptr, nullptr};
+TB_DEVICE void request_batches(const AttendArgs& args, const Places<true>& places, bool open, uint32_t end, HeldValues<V, L>& held) {
   TB_UNROLL
-  for (uint32_t h = 0; h < HeldValues<V, L>::kAhead; ++h)
-    if (k + h * HeldValues<V, L>::kSpan < end)
-      V::template request_values<L, true>(args.v, places, open, args.a.v.head_dim, k + h * HeldValues<V, L>::kSpan, begin, end, held.batch[h]);
+  for (uint32_t h = 0; h < HeldValues<V, L>::kAhead; ++h) {
+    if (h * HeldValues<V, L>::kSpan < end)
+      V::template request_values<L, true>(args.v, places, open, args.a.v.head_dim, h * HeldValues<V, L>::kSpan, held.batch[h]);
+    else held.batch[h] = {};
+  }
 }
 /// Ask for the first values of the split, those of the packed (or only) form where there are such.
 template <class V, uint32_t L>
-TB_DEVICE void request_first(const AttendArgs& given, const Tile& tile, uint32_t split, HeldValues<V, L>& held) {
+TB_DEVICE void request_first(const AttendArgs& given, const Tile& tile, const Straight& at, HeldValues<V, L>& held) {
   const AttendArgs& args = again(given);
-  held.at = straight_split<V::kForms>(args, tile, args.a.v, args.v, split);
-  if (!held.at.is || held.at.n == 0) return;
-  const bool open = V::kForms == 2 && held.at.open_end == held.at.n;
-  request_batches<V, L>(args, open, 0, open ? 0 : held.at.open_end, held.at.n, held);
+  const bool open = V::kForms == 2 && at.open_end[1] == at.n;
+  request_batches<V, L>(args, at.places(args.a.v, args.v, tile.kv_head, open, nullptr), open, at.is ? at.n : 0, held);
 }
 
 /// Weighted values of the keys of one form in the wave's split to parts, half of the elements a wave. By every wave.
 template <class V, uint32_t L, uint32_t NQ, class Shared>
-TB_DEVICE void add_split(const AttendArgs& given, const Tile& tile, Shared& sh, uint32_t split, uint32_t form, HeldValues<V, L>& held) {
+TB_DEVICE void add_split(const AttendArgs& given, const Tile& tile, Shared& sh, uint32_t split, uint32_t form, const Straight& at, HeldValues<V, L>& held) {
   using Held = HeldValues<V, L>;
   const AttendArgs& args = again(given);
   const float* const s = sh.s[wave_split()];
@@ -203,21 +211,33 @@ TB_DEVICE void add_split(const AttendArgs& given, const Tile& tile, Shared& sh, 
   for (uint32_t q = 0; q < NQ; ++q)
     TB_UNROLL
     for (uint32_t e = 0; e < 4; ++e) acc[q][e] = 0.0f;
-  if (held.at.is) {
-    const uint32_t begin = open ? 0 : held.at.open_end, end = open ? held.at.open_end : held.at.n;
-    const bool there = !open || held.at.open_end == held.at.n;
-    TB_UNROLL
-    for (uint32_t q = 0; q < NQ; ++q) {
-      const uint32_t own = sh.queries.n_keys[q], last = own > first ? min_of(own - first, end) : 0;
-      seen[q] = last > begin ? last - begin : 0;
-    }
-    TB_NO_UNROLL
-    for (uint32_t k = 0; k < end; k += Held::kAhead * Held::kSpan) {
-      if (k > 0 || !there) request_batches<V, L>(args, open, k, begin, end, held);
-      TB_UNROLL
-      for (uint32_t h = 0; h < Held::kAhead; ++h)
-        if (k + h * Held::kSpan < end) V::template add<L, NQ>(args.v, sh.value_tables, open, k + h * Held::kSpan, begin, seen, held.batch[h], s, acc);
-      if constexpr (Held::kAhead == Held::kBatches) break;
+  if (at.is) {
+    const uint32_t open_end = V::kForms == 2 ? at.open_end[1] : 0, begin = open ? 0 : open_end, last_of_form = open ? open_end : at.n;
+    const uint32_t end = begin < last_of_form ? last_of_form : 0;
+    if (end > 0) {
+      const Places<true> places = at.places(args.a.v, args.v, tile.kv_head, open, nullptr);
+      if (open && open_end != at.n) request_batches<V, L>(args, places, open, end, held);
+      const auto walk = [&](auto all) {
+        TB_NO_UNROLL
+        for (uint32_t k = 0; k < end; k += Held::kAhead * Held::kSpan) {
+          TB_UNROLL
+          for (uint32_t h = 0; h < Held::kAhead; ++h) {
+            const uint32_t here = k + h * Held::kSpan, next = here + Held::kAhead * Held::kSpan;
+            if (here < end) V::template add<L, NQ, decltype(all)::value>(args.v, sh.value_tables, open, here, begin, seen, held.batch[h], s, acc);
+            if (next < end) V::template request_values<L, true>(args.v, places, open, d, next, held.batch[h]);
+          }
+        }
+      };
+      if (at.whole && begin == 0 && end == kSplit) {
+        walk(Always<true>{});
+      } else {
+        TB_UNROLL
+        for (uint32_t q = 0; q < NQ; ++q) {
+          const uint32_t own = sh.queries.n_keys[q], last = own > first ? min_of(own - first, end) : 0;
+          seen[q] = last > begin ? last - begin : 0;
+        }
+        walk(Always<false>{});
+      }
     }
   } else {
     const uint32_t* const limit = sh.limit[wave()];
@@ -230,8 +250,9 @@ TB_DEVICE void add_split(const AttendArgs& given, const Tile& tile, Shared& sh, 
                                }
                                TB_NO_UNROLL
                                for (uint32_t k = begin / Held::kSpan * Held::kSpan; k < end; k += Held::kSpan) {
-                                 V::template request_values<L, false>(args.v, places, as_open, d, k, begin, end, held.batch[0]);
-                                 V::template add<L, NQ>(args.v, sh.value_tables, as_open, k, begin, seen, held.batch[0], s, acc);
+                                 typename Held::Values batch;
+                                 V::template request_values<L, false>(args.v, places, as_open, d, k, batch);
+                                 V::template add<L, NQ, false>(args.v, sh.value_tables, as_open, k, begin, seen, batch, s, acc);
                                }
                              });
   }
@@ -248,9 +269,10 @@ TB_DEVICE void add_split(const AttendArgs& given, const Tile& tile, Shared& sh, 
 }
 
 /// The chunk's values: this thread's elements thread() + 256 j of [NQ][8 L]. By the block, which has met since the weights
-/// were written; contains barriers. then() is called once the first values have been used.
+/// were written; contains barriers. then() is called once the wave's values have been used.
 template <class V, uint32_t L, uint32_t NQ, class Shared, uint32_t N, class Then>
-TB_DEVICE void chunk_values(const AttendArgs& args, const Tile& tile, Shared& sh, uint32_t split, HeldValues<V, L>& held, float (&value)[N], Then then) {
+TB_DEVICE void chunk_values(const AttendArgs& args, const Tile& tile, Shared& sh, uint32_t split, const Straight& at, HeldValues<V, L>& held,
+                            float (&value)[N], Then then) {
   constexpr uint32_t D = 8 * L;
   const uint32_t d = args.a.v.head_dim;
   uint32_t forms = kPackedForm;
@@ -262,8 +284,8 @@ TB_DEVICE void chunk_values(const AttendArgs& args, const Tile& tile, Shared& sh
   for (uint32_t j = 0; j < N; ++j) value[j] = 0.0f;
   const auto summed = [&](uint32_t q, uint32_t e) { return sh.parts[0][q][e] + sh.parts[1][q][e] + sh.parts[2][q][e] + sh.parts[3][q][e]; };
   if (forms & kPackedForm) {
-    add_split<V, L, NQ>(args, tile, sh, split, kPackedForm, held);
-    if constexpr (V::kForms == 1) then();
+    add_split<V, L, NQ>(args, tile, sh, split, kPackedForm, at, held);
+    if (V::kForms == 1 || !(forms & kOpenForm)) then();
     sync_block();
     if constexpr (V::kFinishes) {
       for (uint32_t q = wave(); q < NQ; q += kAttendWaves) {
@@ -282,7 +304,8 @@ TB_DEVICE void chunk_values(const AttendArgs& args, const Tile& tile, Shared& sh
   if constexpr (V::kForms == 2) {
     if (forms & kOpenForm) {
       if (forms & kPackedForm) sync_block();
-      add_split<V, L, NQ>(args, tile, sh, split, kOpenForm, held);
+      add_split<V, L, NQ>(args, tile, sh, split, kOpenForm, at, held);
+      then();
       sync_block();
       TB_UNROLL
       for (uint32_t j = 0; j < N; ++j) {
@@ -292,22 +315,21 @@ TB_DEVICE void chunk_values(const AttendArgs& args, const Tile& tile, Shared& sh
         if (sh.forms[q] & kOpenForm) value[j] = sh.forms[q] & kPackedForm ? value[j] + open : open;
       }
     }
-    then();
   }
 }
 
 /// Forms that each query reads in a chunk, by one wave; a barrier follows.
 template <uint32_t NQ>
-TB_DEVICE void fill_forms(const AttendArgs& args, const Tile& tile, uint32_t chunk, uint32_t* forms) {
-  const int32_t position = shuffle(tile.position, min_of(row_of_query(args, lane()), tile.n_rows - 1));
-  const uint32_t n_keys = min_of(static_cast<uint32_t>(position) + 1, args.a.max_chunks * kChunk);
+TB_DEVICE void fill_forms(const AttendArgs& args, const Tile& tile, int32_t position, uint32_t chunk, uint32_t* forms) {
+  const int32_t of_query = shuffle(position, min_of(row_of_query(args, min_of(lane(), NQ - 1)), tile.n_rows - 1));
+  const uint32_t n_keys = min_of(static_cast<uint32_t>(of_query) + 1, args.a.max_chunks * kChunk);
   if (lane() < NQ) forms[lane()] = forms_of_chunk(args.a.table, tile.seq, n_keys, chunk, args.a.v.sinks);
 }
 
 /// The step's rows, a lane each, as far as blocks append them: at most kMaxFusedAppend.
 struct StepRows {
   int32_t seq = 0, position = 0, slot = 0;
-  uint32_t in_chunk = 0;  // bit a row: of the tile's sequence, its position in the block's chunk
+  uint32_t in_chunk = 0;  // bit a row: of the tile's sequence, its position in one of the block's chunks
   TB_DEVICE uint32_t row(uint32_t n) const {  // n-th of those
     uint32_t left = in_chunk;
     for (uint32_t i = 0; i < n; ++i) left &= left - 1;
@@ -316,7 +338,7 @@ struct StepRows {
 };
 
 /// Heads that the block's waves take before the first scores: the tile's queries, and keys and values of the step's rows in
-/// its chunk. This block appends them for itself, the same bytes as every other block of that chunk writes.
+/// its chunks. This block appends them for itself, the same bytes as every other block of such a chunk writes.
 template <class K, class V, uint32_t L, uint32_t NQ, class Shared>
 struct Heads {
   static constexpr uint32_t P = L / 4;
@@ -371,7 +393,7 @@ struct Heads {
   }
 };
 
-/// The kernel. Grid: (kv heads * head_tiles, loop ? 1 : max_chunks, max_rows).
+/// The kernel. Grid: (kv heads * head_tiles, loop ? 1 : up to max_chunks, max_rows).
 template <class K, class V, uint32_t L, uint32_t NQ>
 TB_DEVICE void attend_body(const AttendArgs& given) {
   const AttendArgs& args = again(given);
@@ -383,7 +405,7 @@ TB_DEVICE void attend_body(const AttendArgs& given) {
   const turbo_device_table& t = a.table;
   const uint32_t d = a.k.head_dim;
 
-  Heads<K, V, L, NQ, Shared> heads{args, sh, block_z(), block_x() / args.head_tiles, block_x() % args.head_tiles, {}};
+  Heads<K, V, L, NQ, Shared> heads{args, sh, block_z(), kv_head_of(args, block_x()), block_x() - kv_head_of(args, block_x()) * args.head_tiles, {}};
   StepRows rows;
   if (a.k_rows) {
     const uint32_t row = min_of(lane(), a.max_rows - 1);
@@ -392,24 +414,33 @@ TB_DEVICE void attend_body(const AttendArgs& given) {
     rows.slot = t.slot[row];
   }
   if (wave() < NQ || a.k_rows) heads.request(wave(), heads.guess(wave()));
-  const Tile tile = find_tile(args, block_z(), block_x(), K::kForms == 2);
-  if (!tile.live) return;
-  const uint32_t n_chunks = (tile.most_keys + kChunk - 1) / kChunk;
-  const uint32_t chunk_begin = args.loop ? 0 : block_y(), chunk_end = args.loop ? n_chunks : block_y() + 1;
+  const Tile found = find_tile(args, block_z(), block_x(), K::kForms == 2);
+  if (!found.live) return;
+  const uint32_t n_chunks = (found.most_keys + kChunk - 1) / kChunk;
+  const uint32_t chunk_begin = block_y(), chunk_step = grid_y();
   if (chunk_begin >= n_chunks) return;
   const bool alone = args.loop || n_chunks == 1;
   if (a.k_rows)
-    rows.in_chunk = ballot(lane() < min_of(live_rows(t), a.max_rows) && static_cast<uint32_t>(rows.seq) == tile.seq &&
-                           static_cast<uint32_t>(rows.position) / kChunk == chunk_begin);
+    rows.in_chunk = ballot(lane() < min_of(live_rows(t), a.max_rows) && static_cast<uint32_t>(rows.seq) == found.seq &&
+                           static_cast<uint32_t>(rows.position) / kChunk % chunk_step == chunk_begin);
+  const int32_t position = found.position;
+  const bool renews = rows.in_chunk != 0;
 
   HeldKeys<K, L> keys;
   HeldValues<V, L> values;
-  request_keys<K, L>(args, tile, chunk_begin * kChunkSplits + wave_split(), keys);
-  fill_queries(args, tile, sh.queries);
+  const auto begin_chunk = [&](const Tile& tile, uint32_t chunk) {
+    const Straight at = straight_split<K::kForms>(args, tile, chunk * kChunkSplits + wave_split());
+    request_keys<K, L>(args, tile, at, keys);
+    if (lane() == 0) sh.at[wave()] = at;
+    sync_wave();
+  };
+  begin_chunk(found, chunk_begin);
+  if (wave() == kAttendWaves - 2 && lane() == 0) sh.tile = found;
+  fill_queries(args, found, sh.queries);
   K::load_tables(args.k, sh.key_tables);
   V::load_tables(args.v, sh.value_tables);
-  if (V::kForms == 2 && wave() == kAttendWaves - 1) fill_forms<NQ>(args, tile, chunk_begin, sh.forms);
-  heads.take(tile, rows);
+  if (V::kForms == 2 && wave() == kAttendWaves - 1) fill_forms<NQ>(args, found, position, chunk_begin, sh.forms);
+  heads.take(found, rows);
 
   float value[N], most[N], sum[N];
   TB_UNROLL
@@ -418,27 +449,33 @@ TB_DEVICE void attend_body(const AttendArgs& given) {
     most[j] = kNoScore;
   }
   sync_block();
+  const Tile& tile = sh.tile;
   TB_NO_UNROLL
-  for (uint32_t chunk = chunk_begin; chunk < chunk_end; ++chunk) {
+  for (uint32_t chunk = chunk_begin; chunk < n_chunks; chunk += chunk_step) {
+    const Straight& at = sh.at[wave()];
     const uint32_t split = chunk * kChunkSplits + wave_split(), first = split * kSplit;
-    if (rows.in_chunk && keys.at.is && first + keys.end > tile.committed && keys.begin < keys.end && (K::kForms == 1 || keys.open))  // now they are there
-      K::template request<L, true>(args.k, Places<true>{keys.at.base(keys.open), nullptr, nullptr}, keys.open, d, keys.from, keys.end,
-                                   tile.committed > first ? tile.committed - first : 0, keys.keys);
-    score_keys<K, L, NQ>(args, tile, sh, split, keys);
-    request_first<V, L>(args, tile, split, values);
+    if (renews && chunk == chunk_begin && at.is && first + keys.end > tile.committed && wave_part() * kPartKeys < keys.end && (K::kForms == 1 || keys.open))
+      K::template renew<L>(args.k, at.places(a.k, args.k, tile.kv_head, keys.open, nullptr), d, wave_part() * kPartKeys,  // the step's own are there now
+                           tile.committed > first ? tile.committed - first : 0, keys.keys);
+    score_keys<K, L, NQ>(args, tile, sh, split, at, keys);
+    request_first<V, L>(args, tile, at, values);
     weigh<NQ>(sh);
     sync_block();
     sum_weights<NQ>(sh);
     float here[N];
-    chunk_values<V, L, NQ>(args, tile, sh, split, values, here, [&] {
-      if (chunk + 1 < chunk_end) request_keys<K, L>(args, tile, split + kChunkSplits, keys);
+    const bool more = chunk + chunk_step < n_chunks;
+    chunk_values<V, L, NQ>(args, tile, sh, split, at, values, here, [&] {
+      if (more) begin_chunk(tile, chunk + chunk_step);
     });
     TB_UNROLL
     for (uint32_t j = 0; j < N; ++j) {
       const uint32_t i = thread() + kAttendThreads * j, q = i / D, e = i % D;
       if (q >= NQ || e >= d || sh.queries.n_keys[q] <= chunk * kChunk) continue;
       const float m = largest_score(sh, q), l = sum_of_chunk(sh, q);
-      if (alone) {
+      if (alone && !args.loop) {  // as below, with factors 0 and 1
+        value[j] = here[j] + 0.0f;
+        sum[j] = l;
+      } else if (alone) {
         const MergeFactors f = merge_factors(most[j], m);
         value[j] = merge_into(value[j], f.a, here[j], f.b);
         sum[j] = merge_into(sum[j], f.a, l, f.b);
@@ -452,10 +489,10 @@ TB_DEVICE void attend_body(const AttendArgs& given) {
         }
       }
     }
-    if (chunk + 1 < chunk_end) {
+    if (more) {
       if constexpr (V::kForms == 2) {
         sync_block();
-        if (wave() == kAttendWaves - 1) fill_forms<NQ>(args, tile, chunk + 1, sh.forms);
+        if (wave() == kAttendWaves - 1) fill_forms<NQ>(args, tile, position, chunk + chunk_step, sh.forms);
       }
       sync_block();
     }
@@ -469,15 +506,16 @@ TB_DEVICE void attend_body(const AttendArgs& given) {
     return;
   }
   // The partials of this block are seen by all before it is counted; the last to be counted sees those of all.
+  const uint32_t n_blocks = min_of(chunk_step, n_chunks);
   fence_device();
   sync_block();
   if (thread() == 0) {
     uint32_t* const counter = args.counters + uint64_t{tile.first_row} * grid_x() + block_x();
     sh.arrived = atomic_add(counter, 1);
-    if (sh.arrived == n_chunks - 1) store_shared_word(counter, 0);
+    if (sh.arrived == n_blocks - 1) store_shared_word(counter, 0);
   }
   sync_block();
-  if (sh.arrived != n_chunks - 1) return;
+  if (sh.arrived != n_blocks - 1) return;
   fence_device();
   merge_chunks<L, NQ>(args, tile, sh);
 }

@@ -83,27 +83,40 @@ TB_DEVICE void merge_chunks(const AttendArgs& given, const Tile& tile, Shared& s
       const uint32_t own = own_chunks(q), n = own > begin ? min_of(D, own - begin) : 0;
       const float* const first = partial_of(args, sh.queries, q, n ? begin : 0) + 4 + e;
       const float *const a_of = keep + q * D, *const b_of = take + q * D, *const l_of = sums + q * D;
+      const bool sums_too = e < kWave;  // a wave a query
       float v = value[j], l = sum[j];
+      uint32_t c = 0;
       TB_NO_UNROLL
-      for (uint32_t c = 0; c < n; c += kAhead) {
+      for (; c + kAhead <= n; c += kAhead) {
         float next[kAhead];
         TB_UNROLL
-        for (uint32_t u = 0; u < kAhead; ++u) next[u] = first[uint64_t{min_of(c + u, n - 1)} * args.partial_stride];
+        for (uint32_t u = 0; u < kAhead; ++u) next[u] = first[uint64_t{c + u} * args.partial_stride];
         TB_UNROLL
-        for (uint32_t u = 0; u < kAhead; ++u) {
-          if (c + u >= n) continue;
-          v = merge_into(v, a_of[c + u], next[u], b_of[c + u]);
-          l = merge_into(l, a_of[c + u], l_of[c + u], b_of[c + u]);
-        }
+        for (uint32_t u = 0; u < kAhead; ++u) v = merge_into(v, a_of[c + u], next[u], b_of[c + u]);
+        if (!sums_too) continue;
+        TB_UNROLL
+        for (uint32_t u = 0; u < kAhead; ++u) l = merge_into(l, a_of[c + u], l_of[c + u], b_of[c + u]);
+      }
+      TB_NO_UNROLL
+      for (; c < n; ++c) {
+        v = merge_into(v, a_of[c], first[uint64_t{c} * args.partial_stride], b_of[c]);
+        l = merge_into(l, a_of[c], l_of[c], b_of[c]);
       }
       value[j] = v;
       sum[j] = l;
     }
   }
+  sync_block();
+  TB_UNROLL
+  for (uint32_t j = 0; j < N; ++j) {
+    const uint32_t i = thread() + kAttendThreads * j;
+    if (i / D < NQ && i % D == 0) carried[i / D] = sum[j];
+  }
+  sync_block();
   TB_UNROLL
   for (uint32_t j = 0; j < N; ++j) {
     const uint32_t i = thread() + kAttendThreads * j, q = i / D, e = i % D;
-    if (q < NQ && e < d && sh.queries.valid[q]) write_output(args, sh.queries.row[q], sh.queries.head[q], d, e, value[j] / sum[j]);
+    if (q < NQ && e < d && sh.queries.valid[q]) write_output(args, sh.queries.row[q], sh.queries.head[q], d, e, value[j] / carried[q]);
   }
 }
 

@@ -22,6 +22,16 @@ constexpr uint32_t per_thread = (N + kAttendThreads - 1) / kAttendThreads;
 TB_DEVICE uint32_t wave_split() { return wave() / kSplitWaves; }
 TB_DEVICE uint32_t wave_part() { return wave() % kSplitWaves; }
 
+/// What a lane holds at a time: registers of keys, steps of values in one batch, batches.
+#if !defined(TB_KEY_REGISTERS)
+#define TB_KEY_REGISTERS 64
+#define TB_VALUE_BATCHES 2
+#endif
+constexpr uint32_t kKeyRegisters = TB_KEY_REGISTERS, kValueSteps = 8, kValueBatches = TB_VALUE_BATCHES;
+/// The same of keys that are taken row by row.
+template <uint32_t L>
+constexpr uint32_t kFewRegisters = L == 32 ? 32 : 16;
+
 /// A lane's four elements of a value are number value_index() of the head.
 template <uint32_t L>
 TB_DEVICE uint32_t value_index() { return wave_part() * L + lane() % L; }
@@ -46,7 +56,11 @@ TB_DEVICE const uint8_t* device_address(uint64_t address) {
 #if defined(TB_AMD) && defined(__HIP_DEVICE_COMPILE__)
   return (const uint8_t*)(const __attribute__((address_space(1))) uint8_t*)address;
 #else
-  return reinterpret_cast<const uint8_t*>(address);
+  const uint8_t* const p = reinterpret_cast<const uint8_t*>(address);
+#if defined(TB_NVIDIA)
+  __builtin_assume(__isGlobal(p));
+#endif
+  return p;
 #endif
 }
 
@@ -66,7 +80,7 @@ struct Tile {
   uint32_t committed, least_keys, most_keys;
   uint32_t run_begin;  // first row of the sequence
   int32_t position;    // of row first_row + lane; of the first row beyond n_rows
-  bool live, tree, by_row;
+  bool live, tree, by_row, all_open;
 };
 
 template <uint32_t NQ>
@@ -74,18 +88,27 @@ struct TileQueries {
   uint32_t row[NQ], head[NQ], tile_row[NQ], n_keys[NQ], valid[NQ];
 };
 
+// Divisions of the grid, which are long, are left out where they divide by 1 or give 0.
+TB_DEVICE uint32_t kv_head_of(const AttendArgs& args, uint32_t block) { return args.head_tiles == 1 ? block : block / args.head_tiles; }
+/// Row of the tile and head of query q, which may be more than there are.
+TB_DEVICE uint32_t row_of_query(const AttendArgs& args, uint32_t q) { return q < args.tile_heads ? 0 : q / args.tile_heads; }
+TB_DEVICE uint32_t head_of_query(const AttendArgs& args, uint32_t kv_head, uint32_t head_tile, uint32_t q) {
+  const uint32_t of_tile = q - row_of_query(args, q) * args.tile_heads;
+  return kv_head * args.group + min_of(head_tile * args.tile_heads + of_tile, args.group - 1);
+}
+
 /// The tile whose first row is `row`; live is false for rows that begin none. By all waves alike. What it may need of the
 /// table is requested at once, also of rows that turn out to be padding.
 TB_DEVICE Tile find_tile(const AttendArgs& args, uint32_t row, uint32_t block, bool two_forms) {
   const turbo_device_table& t = args.a.table;
   Tile tile{};
   tile.first_row = row;
-  tile.kv_head = block / args.head_tiles;
-  tile.head_tile = block % args.head_tiles;
+  tile.kv_head = kv_head_of(args, block);
+  tile.head_tile = block - tile.kv_head * args.head_tiles;
   tile.run_begin = row;
   const uint32_t mine = min_of(row + lane(), args.a.max_rows - 1), before = lane() < row ? row - 1 - lane() : 0;
   const uint32_t n_live = live_rows(t);
-  const bool all_open = open_uncommitted(t);
+  tile.all_open = two_forms && open_uncommitted(t);
   const int32_t seq = t.row_seq[row], seq_mine = t.row_seq[mine], seq_before = t.row_seq[before];
   const int32_t own = t.position[mine], length = t.path_length[mine];
   if (row >= n_live) return tile;
@@ -121,15 +144,8 @@ TB_DEVICE Tile find_tile(const AttendArgs& args, uint32_t row, uint32_t block, b
   tile.most_keys = min_of(most, args.a.max_chunks * kChunk);
   tile.least_keys = min_of(least, args.a.max_chunks * kChunk);
   tile.tree = ballot(lane() < tile.n_rows && length > 0) != 0;
-  tile.by_row = two_forms && !all_open && (most - 1) / kSplit != (least - 1) / kSplit;
+  tile.by_row = two_forms && !tile.all_open && (most - 1) / kSplit != (least - 1) / kSplit;
   return tile;
-}
-
-/// Row of the tile and head of query q, which may be more than there are.
-TB_DEVICE uint32_t row_of_query(const AttendArgs& args, uint32_t q) { return q / args.tile_heads; }
-TB_DEVICE uint32_t head_of_query(const AttendArgs& args, uint32_t kv_head, uint32_t head_tile, uint32_t q) {
-  const uint32_t group = args.a.n_heads / args.a.k.n_kv_heads;
-  return kv_head * group + min_of(head_tile * args.tile_heads + q % args.tile_heads, group - 1);
 }
 
 /// By all waves; a barrier follows.
@@ -137,14 +153,14 @@ template <uint32_t NQ>
 TB_DEVICE void fill_queries(const AttendArgs& args, const Tile& tile, TileQueries<NQ>& queries) {
   static_assert(NQ <= kWave);
   if (wave() != kAttendWaves - 2) return;
-  const uint32_t q = lane(), tile_row = row_of_query(args, q), held_row = min_of(tile_row, tile.n_rows - 1);
+  const uint32_t q = min_of(lane(), NQ - 1), tile_row = row_of_query(args, q), held_row = min_of(tile_row, tile.n_rows - 1);
   const int32_t position = shuffle(tile.position, held_row);
-  if (q >= NQ) return;
+  if (lane() >= NQ) return;
   queries.row[q] = tile.first_row + held_row;
   queries.head[q] = head_of_query(args, tile.kv_head, tile.head_tile, q);
   queries.tile_row[q] = held_row;
   queries.n_keys[q] = min_of(static_cast<uint32_t>(position) + 1, args.a.max_chunks * kChunk);
-  queries.valid[q] = tile_row < tile.n_rows && tile.head_tile * args.tile_heads + q % args.tile_heads < args.a.n_heads / args.a.k.n_kv_heads;
+  queries.valid[q] = tile_row < tile.n_rows && tile.head_tile * args.tile_heads + q - tile_row * args.tile_heads < args.group;
 }
 
 constexpr uint32_t kOpenForm = 1, kPackedForm = 2;
@@ -167,27 +183,39 @@ TB_DEVICE uint32_t forms_of_chunk(const turbo_device_table& t, uint32_t seq, uin
 
 /// A split whose keys lie in order in one block, for all queries of the tile that see them.
 struct Straight {
-  bool is;            // else row by row, see walk_rows
-  bool whole;         // every query sees every key
-  uint32_t n;         // keys that some query sees
-  uint32_t open_end;  // keys below are read in open form
-  uint64_t open, packed;  // head of the block in each form; of those that are read
-  TB_DEVICE uint64_t base(bool as_open) const { return as_open ? open : packed; }
+  bool is;     // else row by row, see walk_rows
+  bool whole;  // every query sees every key
+  uint32_t n;  // keys that some query sees
+  uint32_t open_end[2];         // by side: keys below are read in open form
+  int32_t open_id, packed_id;   // of the block in each form; of those that are read
+  TB_DEVICE Places<true> places(const turbo_device_kv& kv, const KvSide& side, uint32_t kv_head, bool open, const uint32_t* limit) const {
+    const int32_t id = open ? open_id : packed_id;
+    const uint8_t* const block = (open ? kv.open_base : kv.base) + static_cast<uint64_t>(id < 0 ? 0 : id) * (open ? kv.open_stride : kv.stride);
+    return {reinterpret_cast<uint64_t>(block) + kv_head * (open ? side.open_head_bytes : side.head_bytes), nullptr, limit};
+  }
 };
 
 template <uint32_t kForms>
-TB_DEVICE Straight straight_split(const AttendArgs& args, const Tile& tile, const turbo_device_kv& kv, const KvSide& side, uint32_t split) {
+TB_DEVICE Straight straight_split(const AttendArgs& args, const Tile& tile, uint32_t split) {
   const turbo_device_table& t = args.a.table;
   const uint32_t first = split * kSplit;
   Straight s{};
   s.n = tile.most_keys > first ? min_of(tile.most_keys - first, kSplit) : 0;
   s.is = !tile.by_row && !(tile.tree && first + s.n > tile.committed);
-  if (s.n == 0 || !s.is) return s;
   s.whole = tile.least_keys >= first + kSplit;
-  s.open_end = kForms == 2 ? min_of(open_keys(t, tile.seq, tile.most_keys - 1, split, kv.sinks), s.n) : 0;
-  if (kForms == 2 && s.open_end > 0)
-    s.open = reinterpret_cast<uint64_t>(block_of(t, kv, tile.seq, first, true) + tile.kv_head * side.open_head_bytes);
-  if (s.open_end < s.n) s.packed = reinterpret_cast<uint64_t>(block_of(t, kv, tile.seq, first, false) + tile.kv_head * side.head_bytes);
+  if (s.n == 0 || !s.is) return s;
+  const uint64_t at = uint64_t{tile.seq} * t.block_capacity + split;
+  if constexpr (kForms == 2) {
+    const bool all = split == (tile.most_keys - 1) / kSplit || (tile.all_open && split >= tile.committed / kSplit);
+    TB_UNROLL
+    for (uint32_t side = 0; side < 2; ++side)
+      s.open_end[side] = all ? s.n : split == 0 ? min_of((side ? args.a.v : args.a.k).sinks, s.n) : 0;
+    const uint32_t least = min_of(s.open_end[0], s.open_end[1]);
+    if (s.open_end[0] + s.open_end[1] > 0) s.open_id = t.open_table[at];
+    if (least < s.n) s.packed_id = t.block_table[at];
+  } else {
+    s.packed_id = t.block_table[at];
+  }
   return s;
 }
 

@@ -117,7 +117,7 @@ class DeviceKvCodec : public Base {
 
  private:
   static constexpr uint32_t kLanes[3] = {8, 16, 32}, kQueries[3] = {2, 4, 8};
-  static constexpr uint32_t kMixedQueries = 4, kMaxCounters = 1u << 16, kAttendThreads = 256, kRowThreads = 128;
+  static constexpr uint32_t kMixedQueries = 4, kMaxCounters = 1u << 16, kAttendThreads = 256, kRowThreads = 128, kBlocksPerUnit = 2;
 
   struct Known {
     turbo_kv_shape shape;
@@ -263,12 +263,14 @@ class DeviceKvCodec : public Base {
     g.loop = a.max_chunks > 1 && (tiles >= 4ull * units || uint64_t{x} * a.max_rows > kMaxCounters);
     plan.workspace = g.loop || a.max_chunks == 1 ? 0 : uint64_t{a.max_rows} * a.n_heads * a.max_chunks * g.partial_stride * sizeof(float);
     plan.grid[0] = x;
-    plan.grid[1] = g.loop ? 1 : a.max_chunks;
+    // As many blocks as the device holds at once, each with every so many'th chunk.
+    plan.grid[1] = g.loop ? 1 : std::min<uint32_t>(a.max_chunks, static_cast<uint32_t>(std::max<uint64_t>(1, kBlocksPerUnit * uint64_t{units} / tiles)));
     plan.grid[2] = a.max_rows;
     return plan;
   }
   static void set_tiles(AttendArgs& g, uint32_t queries) {
     const uint32_t group = g.a.n_heads / g.a.k.n_kv_heads;
+    g.group = group;
     g.tile_heads = std::min(queries, group);
     g.tile_rows = g.a.same_sequence ? queries / g.tile_heads : 1;
     g.head_tiles = (group + g.tile_heads - 1) / g.tile_heads;

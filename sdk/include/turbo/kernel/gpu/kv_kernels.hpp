@@ -70,8 +70,9 @@ TB_DEVICE void scores_body(const AttendArgs& given) {
   sync_block();
   const uint32_t split = chunk * kChunkSplits + wave_split();
   HeldKeys<K, L> keys;
-  request_keys<K, L>(args, tile, split, keys);
-  score_keys<K, L, NQ>(args, tile, sh, split, keys);
+  const Straight at = straight_split<K::kForms>(args, tile, split);
+  request_keys<K, L>(args, tile, at, keys);
+  score_keys<K, L, NQ>(args, tile, sh, split, at, keys);
   for (uint32_t i = lane(); i < kPartKeys * NQ; i += kWave) {
     const uint32_t q = i / kPartKeys, key = wave_part() * kPartKeys + i % kPartKeys, position = split * kSplit + key;
     if (sh.queries.valid[q] && position < sh.queries.n_keys[q])
@@ -100,7 +101,7 @@ TB_DEVICE void accumulate_body(const AttendArgs& given) {
   fill_queries(args, tile, sh.queries);
   V::load_tables(args.v, sh.value_tables);
   sync_block();
-  if (V::kForms == 2 && wave() == kAttendWaves - 1) fill_forms<NQ>(args, tile, chunk, sh.forms);
+  if (V::kForms == 2 && wave() == kAttendWaves - 1) fill_forms<NQ>(args, tile, tile.position, chunk, sh.forms);
   const uint32_t split = chunk * kChunkSplits + wave_split();
   for (uint32_t i = lane(); i < kPartKeys * NQ; i += kWave) {
     const uint32_t q = i / kPartKeys, key = wave_part() * kPartKeys + i % kPartKeys, position = split * kSplit + key;
@@ -109,10 +110,11 @@ TB_DEVICE void accumulate_body(const AttendArgs& given) {
         : 0.0f;
   }
   HeldValues<V, L> values;
-  request_first<V, L>(args, tile, split, values);
+  const Straight at = straight_split<V::kForms>(args, tile, split);
+  request_first<V, L>(args, tile, at, values);
   sync_block();
   float value[N];
-  chunk_values<V, L, NQ>(args, tile, sh, split, values, value, [] {});
+  chunk_values<V, L, NQ>(args, tile, sh, split, at, values, value, [] {});
   TB_UNROLL
   for (uint32_t j = 0; j < N; ++j) {
     const uint32_t i = thread() + kAttendThreads * j, q = i / D, e = i % D;

@@ -23,44 +23,51 @@ TB_DEVICE void copy_row(const uint8_t* from, uint8_t* to, uint32_t bytes) {
 }
 
 /// The keys of a wave as read: lane l has 8 elements of every (32 / L)th, `kHeld` of them at a time.
-template <class E, uint32_t L>
+template <class E, uint32_t L, uint32_t REGISTERS = kKeyRegisters>
 struct RowKeys {
-  static constexpr uint32_t kGroups = kWave / L, kLoads = kPartKeys / kGroups, kMost = 64 / (sizeof(typename E::Raw) / 4);
+  static constexpr uint32_t kGroups = kWave / L, kLoads = kPartKeys / kGroups, kMost = REGISTERS / (sizeof(typename E::Raw) / 4);
   static constexpr uint32_t kHeld = kLoads < kMost ? kLoads : kMost;
   typename E::Raw raw[kHeld];
 };
 
-/// Request keys from begin on, none beyond end; those below `from` are there already.
-template <class E, uint32_t L, bool kFast>
-TB_DEVICE void request_rows(const Places<kFast>& places, uint32_t pitch, uint32_t d, uint32_t begin, uint32_t end, uint32_t from, RowKeys<E, L>& keys) {
+/// Keys from `base` on, which is the wave's first or one of its loop; rows of the block that are none are read too.
+template <class E, uint32_t L, bool kFast, uint32_t R>
+TB_DEVICE void request_rows(const Places<kFast>& places, uint32_t pitch, uint32_t d, uint32_t base, RowKeys<E, L, R>& keys) {
+  using Keys = RowKeys<E, L, R>;
+  const uint32_t element = 8 * (lane() % L) < d ? 8 * (lane() % L) : 0;
+  TB_UNROLL
+  for (uint32_t u = 0; u < Keys::kHeld; ++u) {
+    const uint32_t key = base + u * Keys::kGroups + lane() / L;
+    keys.raw[u] = E::load(places.head(key) + (uint64_t{places.row(key)} * pitch + E::offset(element)));
+  }
+}
+/// Once more those from `from` on.
+template <class E, uint32_t L>
+TB_DEVICE void renew_rows(const Places<true>& places, uint32_t pitch, uint32_t d, uint32_t base, uint32_t from, RowKeys<E, L>& keys) {
   using Keys = RowKeys<E, L>;
   const uint32_t element = 8 * (lane() % L) < d ? 8 * (lane() % L) : 0;
   TB_UNROLL
   for (uint32_t u = 0; u < Keys::kHeld; ++u) {
-    const uint32_t key = min_of(begin + u * Keys::kGroups + lane() / L, end - 1);
-    if (key >= from) keys.raw[u] = E::load(places.head(key) + uint64_t{places.row(key)} * pitch + E::offset(element));
+    const uint32_t key = base + u * Keys::kGroups + lane() / L;
+    if (base + (u + 1) * Keys::kGroups > from) keys.raw[u] = E::load(places.head(key) + (uint64_t{places.row(key)} * pitch + E::offset(element)));
   }
 }
 
-/// Scores of the keys [begin, end), requested from begin on, at most 32. A query that does not see a key gets no score.
-/// Shared by the open form of packed codecs.
-template <class E, uint32_t L, uint32_t NQ, bool kFast, uint32_t D>
-TB_DEVICE void score_rows(const KvSide& side, const float (*query)[D], const Places<kFast>& places, bool whole, uint32_t pitch, uint32_t d,
-                          uint32_t begin, uint32_t end, RowKeys<E, L>& keys, float scale, float* s) {
+/// Scores of the keys [begin, end) among the 32 from base on, which have been requested. A query that does not see a key
+/// gets no score. Shared by the open form of packed codecs.
+template <class E, uint32_t L, uint32_t NQ, bool kFast, uint32_t R, uint32_t D>
+TB_DEVICE void score_rows(const KvSide& side, const float (*query)[D], const Places<kFast>& places, bool whole, uint32_t pitch, uint32_t d, uint32_t base,
+                          uint32_t begin, uint32_t end, RowKeys<E, L, R>& keys, float scale, float* s) {
   static_assert(D == 8 * L);
-  using Keys = RowKeys<E, L>;
-  constexpr uint32_t kGroups = Keys::kGroups, kWanted = !kFast ? 2 : NQ * L >= 64 || L == 8 ? 4 : 8;
-  constexpr uint32_t U = kWanted < Keys::kHeld ? kWanted : Keys::kHeld, kValues = NQ * U, kKept = reduced_count<L / 2, 1, kValues>;
+  using Keys = RowKeys<E, L, R>;
+  constexpr uint32_t kAtOnce = NQ < 4 ? NQ : 4;  // queries in registers
+  constexpr uint32_t kGroups = Keys::kGroups, kWanted = !kFast ? 2 : kAtOnce * L >= 64 || L == 8 ? 4 : 8;
+  constexpr uint32_t U = kWanted < Keys::kHeld ? kWanted : Keys::kHeld, kValues = kAtOnce * U, kKept = reduced_count<L / 2, 1, kValues>;
   static_assert(Keys::kHeld % U == 0);
   const uint32_t sub = lane() % L, group = lane() / L;
   const bool used = 8 * sub < d;
-  float q[NQ][8];
-  TB_UNROLL
-  for (uint32_t i = 0; i < NQ; ++i)
-    TB_UNROLL
-    for (uint32_t e = 0; e < 8; ++e) q[i][e] = query[i][8 * sub + e];
   const uint32_t from = reduced_index<L / 2, 1, kValues>();
-  const auto score = [&](uint32_t k, const typename E::Raw* raw) {
+  const auto score = [&](uint32_t first_query, const float (&q)[kAtOnce][8], uint32_t k, const typename E::Raw* raw) {
     float part[kValues];
     TB_UNROLL
     for (uint32_t u = 0; u < U; ++u) {
@@ -71,7 +78,7 @@ TB_DEVICE void score_rows(const KvSide& side, const float (*query)[D], const Pla
         for (uint32_t e = 0; e < 8; ++e) x[e] = used ? x[e] : 0.0f;
       }
       TB_UNROLL
-      for (uint32_t i = 0; i < NQ; ++i) {
+      for (uint32_t i = 0; i < kAtOnce; ++i) {
         float dot = 0.0f;
         TB_UNROLL
         for (uint32_t e = 0; e < 8; ++e) dot = fmadd(q[i][e], x[e], dot);
@@ -81,8 +88,8 @@ TB_DEVICE void score_rows(const KvSide& side, const float (*query)[D], const Pla
     reduce_scatter<L / 2, 1>(part, AddJoin{});
     TB_UNROLL
     for (uint32_t j = 0; j < kKept; ++j) {
-      const uint32_t i = (from + j) / U, key = k + (from + j) % U * kGroups + group;
-      if (key >= end) continue;
+      const uint32_t i = first_query + (from + j) / U, key = k + (from + j) % U * kGroups + group;
+      if (key < begin || key >= end) continue;
       const bool seen = (kFast && whole) || key < places.limit[i];
       if (!kFast && !seen) continue;
       float dot = part[j];
@@ -91,43 +98,48 @@ TB_DEVICE void score_rows(const KvSide& side, const float (*query)[D], const Pla
     }
   };
   TB_NO_UNROLL
-  for (uint32_t k = begin;;) {
-    TB_UNROLL
-    for (uint32_t b = 0; b < Keys::kHeld; b += U)
-      if (k + b * kGroups < end) score(k + b * kGroups, keys.raw + b);
+  for (uint32_t k = base;;) {
+    TB_NO_UNROLL
+    for (uint32_t first_query = 0; first_query < NQ; first_query += kAtOnce) {
+      float q[kAtOnce][8];
+      TB_UNROLL
+      for (uint32_t i = 0; i < kAtOnce; ++i)
+        TB_UNROLL
+        for (uint32_t e = 0; e < 8; ++e) q[i][e] = query[first_query + i][8 * sub + e];
+      TB_UNROLL
+      for (uint32_t b = 0; b < Keys::kHeld; b += U)
+        if (k + b * kGroups < end) score(first_query, q, k + b * kGroups, keys.raw + b);
+    }
     if constexpr (Keys::kHeld == Keys::kLoads) break;
     k += Keys::kHeld * kGroups;
     if (k >= end) break;
-    request_rows<E, L, kFast>(places, pitch, d, k, end, 0, keys);
+    request_rows(places, pitch, d, k, keys);
   }
 }
 
 /// Values of a wave as read: lane l has 4 elements of kHeld steps of (32 / L) keys.
 template <class E, uint32_t L>
 struct RowValues {
-  static constexpr uint32_t kGroups = kWave / L, kSteps = kSplit / kGroups, kMost = 32 / ((sizeof(typename E::Raw4) + 3) / 4);
-  static constexpr uint32_t kHeld = kMost < 16 ? kMost : 16;
-  static_assert(kSteps % kHeld == 0);
+  static constexpr uint32_t kGroups = kWave / L, kHeld = kValueSteps;
   typename E::Raw4 raw[kHeld];
   uint16_t scale[E::kScaled ? kHeld : 1];
 };
 
 template <class E, uint32_t L, bool kFast>
-TB_DEVICE void request_values(const KvSide& side, const Places<kFast>& places, uint32_t pitch, uint32_t d, uint32_t k, uint32_t begin, uint32_t end,
-                              RowValues<E, L>& values) {
+TB_DEVICE void request_values(const KvSide& side, const Places<kFast>& places, uint32_t pitch, uint32_t d, uint32_t k, RowValues<E, L>& values) {
   using Values = RowValues<E, L>;
   const uint32_t index = 4 * value_index<L>() < d ? value_index<L>() : 0;
   TB_UNROLL
   for (uint32_t u = 0; u < Values::kHeld; ++u) {
-    const uint32_t wanted = k + u * Values::kGroups + lane() / L, key = wanted < begin ? begin : min_of(wanted, end - 1);
-    values.raw[u] = E::load4(places.head(key) + uint64_t{places.row(key)} * pitch + E::offset4(index));
+    const uint32_t key = k + u * Values::kGroups + lane() / L;
+    values.raw[u] = E::load4(places.head(key) + (uint64_t{places.row(key)} * pitch + E::offset4(index)));
     if constexpr (E::kScaled) values.scale[u] = E::scale4(side, places.head(key), places.row(key), index);
   }
 }
 
 /// Weighted rows onto acc: group g of lanes takes the keys k with k % (kWave / L) == g, rising. seen[q]: how many keys from
-/// begin on query q sees.
-template <class E, uint32_t L, uint32_t NQ>
+/// begin on query q sees; not read where every query sees all (kAll).
+template <class E, uint32_t L, uint32_t NQ, bool kAll>
 TB_DEVICE void add_values(const KvSide& side, uint32_t k, uint32_t begin, const uint32_t (&seen)[NQ], const RowValues<E, L>& values, const float* s,
                           float (&acc)[NQ][4]) {
   using Values = RowValues<E, L>;
@@ -141,7 +153,7 @@ TB_DEVICE void add_values(const KvSide& side, uint32_t k, uint32_t begin, const 
     for (uint32_t i = 0; i < NQ; ++i) {
       float w = s[key * NQ + i];
       if constexpr (E::kScaled) w *= by;
-      if (key - begin < seen[i]) {
+      if (kAll || key - begin < seen[i]) {
         TB_UNROLL
         for (uint32_t e = 0; e < 4; ++e) acc[i][e] = fmadd(w, x[e], acc[i][e]);
       }
@@ -206,29 +218,31 @@ struct RowCodec {
   TB_DEVICE static void prepare(const KvSide& side, Shared& sh, uint32_t q, uint32_t d, const float (&)[L / 4]) {
     E::prepare(side, sh.query[q], sh.scratch[wave()], d);
   }
-  template <uint32_t L>
-  using Keys = RowKeys<E, L>;
-  template <uint32_t L, bool kFast>
-  TB_DEVICE static void request(const KvSide& side, const Places<kFast>& places, bool, uint32_t d, uint32_t begin, uint32_t end, uint32_t from,
-                                Keys<L>& keys) {
-    request_rows<E, L, kFast>(places, side.pitch, d, begin, end, from, keys);
+  template <uint32_t L, uint32_t R = kKeyRegisters>
+  using Keys = RowKeys<E, L, R>;
+  template <uint32_t L, bool kFast, class Held>
+  TB_DEVICE static void request(const KvSide& side, const Places<kFast>& places, bool, uint32_t d, uint32_t base, Held& keys) {
+    request_rows(places, side.pitch, d, base, keys);
   }
-  template <uint32_t L, uint32_t NQ, bool kFast, class Shared>
-  TB_DEVICE static void scores(const KvSide& side, const Shared& sh, const Places<kFast>& places, bool whole, bool, uint32_t d, uint32_t begin,
-                               uint32_t end, Keys<L>& keys, float scale, float* s) {
-    score_rows<E, L, NQ, kFast>(side, sh.query, places, whole, side.pitch, d, begin, end, keys, scale, s);
+  template <uint32_t L>
+  TB_DEVICE static void renew(const KvSide& side, const Places<true>& places, uint32_t d, uint32_t base, uint32_t from, Keys<L>& keys) {
+    renew_rows<E, L>(places, side.pitch, d, base, from, keys);
+  }
+  template <uint32_t L, uint32_t NQ, bool kFast, class Shared, class Held>
+  TB_DEVICE static void scores(const KvSide& side, const Shared& sh, const Places<kFast>& places, bool whole, bool, uint32_t d, uint32_t base,
+                               uint32_t begin, uint32_t end, Held& keys, float scale, float* s) {
+    score_rows<E, L, NQ, kFast>(side, sh.query, places, whole, side.pitch, d, base, begin, end, keys, scale, s);
   }
   template <uint32_t L>
   using Values = RowValues<E, L>;
   template <uint32_t L, bool kFast>
-  TB_DEVICE static void request_values(const KvSide& side, const Places<kFast>& places, bool, uint32_t d, uint32_t k, uint32_t begin, uint32_t end,
-                                       Values<L>& values) {
-    gpu::request_values<E, L, kFast>(side, places, side.pitch, d, k, begin, end, values);
+  TB_DEVICE static void request_values(const KvSide& side, const Places<kFast>& places, bool, uint32_t d, uint32_t k, Values<L>& values) {
+    gpu::request_values<E, L, kFast>(side, places, side.pitch, d, k, values);
   }
-  template <uint32_t L, uint32_t NQ>
+  template <uint32_t L, uint32_t NQ, bool kAll>
   TB_DEVICE static void add(const KvSide& side, const Tables&, bool, uint32_t k, uint32_t begin, const uint32_t (&seen)[NQ], const Values<L>& values,
                             const float* s, float (&acc)[NQ][4]) {
-    add_values<E, L, NQ>(side, k, begin, seen, values, s, acc);
+    add_values<E, L, NQ, kAll>(side, k, begin, seen, values, s, acc);
   }
   TB_DEVICE static uint32_t place(uint32_t index, uint32_t e, uint32_t d) {
     if constexpr (requires { E::place(index, e, d); }) return E::place(index, e, d);

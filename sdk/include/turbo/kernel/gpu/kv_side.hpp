@@ -36,6 +36,7 @@ struct AttendArgs {
   float* partials;     // [row][head][max_chunks][partial_stride]: max, sum, 2 unused, values
   uint32_t* counters;  // [max_rows][grid_x]; zero between launches
   uint32_t partial_stride;
+  uint32_t group;      // n_heads / n_kv_heads
   uint32_t tile_rows, tile_heads, head_tiles;  // head_tiles * tile_heads >= n_heads / n_kv_heads
   uint32_t loop;       // 1: a block walks all chunks; 0: one chunk a block
   // scores and accumulate

@@ -107,11 +107,7 @@ struct RotatedKeys : OpenRows {
       const uint32_t magnitude = bits(x[e]) & 0x7fffffffu;
       largest = magnitude > largest ? magnitude : largest;
     }
-    TB_UNROLL
-    for (uint32_t m = kWave / 2; m; m >>= 1) {
-      const uint32_t other = shuffle_xor(largest, m);
-      largest = other > largest ? other : largest;
-    }
+    largest = wave_largest(largest);
     const bool finite = largest < 0x7f800000u;
     const float amax = from_bits(largest), by = finite && amax > 1e-30f ? 127.0f / amax : 0.0f;
     int8_t* const codes = reinterpret_cast<int8_t*>(sh.prepared.code[q]);
@@ -140,74 +136,82 @@ struct RotatedKeys : OpenRows {
   }
 
   /// Open keys, or packed ones in the first of the same registers.
-  template <uint32_t L>
+  template <uint32_t L, uint32_t R = kKeyRegisters>
   struct Keys {
     static constexpr uint32_t kLanes = L / 4, kGroups = kWave / kLanes, kLoads = kPartKeys / kGroups;
-    RowKeys<HalfElement, L> rows;
+    RowKeys<HalfElement, L, R> rows;
     uint32_t scale[kLoads];
-    static_assert(kLoads <= RowKeys<HalfElement, L>::kHeld);
+    static_assert(kLoads <= RowKeys<HalfElement, L, R>::kHeld);
   };
-  template <uint32_t L, bool kFast>
-  TB_DEVICE static void request(const KvSide& side, const Places<kFast>& places, bool open, uint32_t d, uint32_t begin, uint32_t end, uint32_t from,
-                                Keys<L>& keys) {
-    if (open) return request_rows<HalfElement, L, kFast>(places, side.open_pitch, d, begin, end, from, keys.rows);
+  template <uint32_t L, bool kFast, class Held>
+  TB_DEVICE static void request(const KvSide& side, const Places<kFast>& places, bool open, uint32_t d, uint32_t base, Held& keys) {
+    if (open) return request_rows(places, side.open_pitch, d, base, keys.rows);
     const uint32_t sub = lane() % Keys<L>::kLanes, own = 32 * sub < d ? sub : 0;
     const bool wide = d % 32 == 0;
     TB_UNROLL
     for (uint32_t u = 0; u < Keys<L>::kLoads; ++u) {
-      const uint32_t key = min_of(begin + u * Keys<L>::kGroups + lane() / Keys<L>::kLanes, end - 1), row = places.row(key);
+      const uint32_t key = base + u * Keys<L>::kGroups + lane() / Keys<L>::kLanes, row = places.row(key);
       const uint8_t* const head = places.head(key);
-      keys.rows.raw[u] = load_words(head + uint64_t{row} * side.pitch + 4 * BITS * own, wide);
+      keys.rows.raw[u] = load_words(head + (uint64_t{row} * side.pitch + 4 * BITS * own), wide);
       keys.scale[u] = stored_scale(side, head, row, side.scale_group ? own : 0);
     }
   }
+  template <uint32_t L>
+  TB_DEVICE static void renew(const KvSide& side, const Places<true>& places, uint32_t d, uint32_t base, uint32_t from, Keys<L>& keys) {
+    renew_rows<HalfElement, L>(places, side.open_pitch, d, base, from, keys.rows);
+  }
 
-  template <uint32_t L, uint32_t NQ, bool kFast, class Shared>
-  TB_DEVICE static void scores(const KvSide& side, const Shared& sh, const Places<kFast>& places, bool whole, bool open, uint32_t d, uint32_t begin,
-                               uint32_t end, Keys<L>& keys, float scale, float* s) {
+  template <uint32_t L, uint32_t NQ, bool kFast, class Shared, class Held>
+  TB_DEVICE static void scores(const KvSide& side, const Shared& sh, const Places<kFast>& places, bool whole, bool open, uint32_t d, uint32_t base,
+                               uint32_t begin, uint32_t end, Held& keys, float scale, float* s) {
     if (open) {
-      score_rows<HalfElement, L, NQ, kFast>(side, sh.query, places, whole, side.open_pitch, d, begin, end, keys.rows, scale, s);
+      score_rows<HalfElement, L, NQ, kFast>(side, sh.query, places, whole, side.open_pitch, d, base, begin, end, keys.rows, scale, s);
       return;
     }
-    constexpr uint32_t kLanes = L / 4, kGroups = kWave / kLanes, U = 2, kValues = NQ * U, kKept = reduced_count<kLanes / 2, 1, kValues>;
+    constexpr uint32_t kAtOnce = NQ < 4 ? NQ : 4;  // queries in registers
+    constexpr uint32_t kLanes = L / 4, kGroups = kWave / kLanes, U = 2, kValues = kAtOnce * U, kKept = reduced_count<kLanes / 2, 1, kValues>;
     const uint32_t sub = lane() % kLanes, group = lane() / kLanes;
     const bool grouped = side.scale_group != 0;
-    uint32_t q[NQ][8], table[4];
+    uint32_t table[4];
     TB_UNROLL
     for (uint32_t i = 0; i < 4; ++i) table[i] = sh.key_tables.level8[i];
-    TB_UNROLL
-    for (uint32_t i = 0; i < NQ; ++i)
-      TB_UNROLL
-      for (uint32_t w = 0; w < 8; ++w) q[i][w] = sh.prepared.code[i][8 * sub + w];
     const uint32_t from = reduced_index<kLanes / 2, 1, kValues>();
-    TB_UNROLL
-    for (uint32_t k = 0; k < Keys<L>::kLoads; k += U) {
-      if (begin + k * kGroups >= end) break;
-      float part[kValues], g[U];
+    TB_NO_UNROLL
+    for (uint32_t first_query = 0; first_query < NQ; first_query += kAtOnce) {
+      uint32_t q[kAtOnce][8];
       TB_UNROLL
-      for (uint32_t u = 0; u < U; ++u) {
-        int32_t dot[NQ];
+      for (uint32_t i = 0; i < kAtOnce; ++i)
         TB_UNROLL
-        for (uint32_t i = 0; i < NQ; ++i) dot[i] = 0;
+        for (uint32_t w = 0; w < 8; ++w) q[i][w] = sh.prepared.code[first_query + i][8 * sub + w];
+      TB_UNROLL
+      for (uint32_t k = 0; k < Keys<L>::kLoads; k += U) {
+        if (base + k * kGroups >= end) break;
+        float part[kValues], g[U];
         TB_UNROLL
-        for (uint32_t p = 0; p < 4; ++p) {
-          uint32_t a, b;
-          levels_of_piece<BITS>(piece(keys.rows.raw[k + u], p), table, a, b);
+        for (uint32_t u = 0; u < U; ++u) {
+          int32_t dot[kAtOnce];
           TB_UNROLL
-          for (uint32_t i = 0; i < NQ; ++i) dot[i] = dot4(b, q[i][2 * p + 1], dot4(a, q[i][2 * p], dot[i]));
+          for (uint32_t i = 0; i < kAtOnce; ++i) dot[i] = 0;
+          TB_UNROLL
+          for (uint32_t p = 0; p < 4; ++p) {
+            uint32_t a, b;
+            levels_of_piece<BITS>(piece(keys.rows.raw[k + u], p), table, a, b);
+            TB_UNROLL
+            for (uint32_t i = 0; i < kAtOnce; ++i) dot[i] = dot4(b, q[i][2 * p + 1], dot4(a, q[i][2 * p], dot[i]));
+          }
+          const float own = scale_number(side, keys.scale[k + u]);
+          g[u] = grouped ? 1.0f : own;
+          TB_UNROLL
+          for (uint32_t i = 0; i < kAtOnce; ++i) part[i * U + u] = grouped ? static_cast<float>(dot[i]) * own : static_cast<float>(dot[i]);  // else exact
         }
-        const float own = scale_number(side, keys.scale[k + u]);
-        g[u] = grouped ? 1.0f : own;
+        reduce_scatter<kLanes / 2, 1>(part, AddJoin{});
         TB_UNROLL
-        for (uint32_t i = 0; i < NQ; ++i) part[i * U + u] = grouped ? static_cast<float>(dot[i]) * own : static_cast<float>(dot[i]);  // else exact
-      }
-      reduce_scatter<kLanes / 2, 1>(part, AddJoin{});
-      TB_UNROLL
-      for (uint32_t j = 0; j < kKept; ++j) {
-        const uint32_t i = (from + j) / U, u = (from + j) % U, key = begin + (k + u) * kGroups + group;
-        if (key >= end) continue;
-        const bool seen = (kFast && whole) || key < places.limit[i];
-        if (kFast || seen) s[key * NQ + i] = seen ? part[j] * (u ? g[1] : g[0]) * sh.prepared.unit[i] * scale : kNoScore;
+        for (uint32_t j = 0; j < kKept; ++j) {
+          const uint32_t i = first_query + (from + j) / U, u = (from + j) % U, key = base + (k + u) * kGroups + group;
+          if (key < begin || key >= end) continue;
+          const bool seen = (kFast && whole) || key < places.limit[i];
+          if (kFast || seen) s[key * NQ + i] = seen ? part[j] * (u ? g[1] : g[0]) * sh.prepared.unit[i] * scale : kNoScore;
+        }
       }
     }
   }
@@ -235,22 +239,20 @@ struct RotatedValues : OpenRows {
     return static_cast<uint32_t>((uint64_t{words[1]} << 32 | words[0]) >> (bit % 32));
   }
   template <uint32_t L, bool kFast>
-  TB_DEVICE static void request_values(const KvSide& side, const Places<kFast>& places, bool open, uint32_t d, uint32_t k, uint32_t begin, uint32_t end,
-                                       Values<L>& values) {
-    if (open) return gpu::request_values<HalfElement, L, kFast>(side, places, side.open_pitch, d, k, begin, end, values);
+  TB_DEVICE static void request_values(const KvSide& side, const Places<kFast>& places, bool open, uint32_t d, uint32_t k, Values<L>& values) {
+    if (open) return gpu::request_values<HalfElement, L, kFast>(side, places, side.open_pitch, d, k, values);
     const uint32_t index = 4 * value_index<L>() < d ? value_index<L>() : 0;
     TB_UNROLL
     for (uint32_t u = 0; u < Values<L>::kHeld; ++u) {
-      const uint32_t wanted = k + u * Values<L>::kGroups + lane() / L, key = wanted < begin ? begin : min_of(wanted, end - 1);
+      const uint32_t key = k + u * Values<L>::kGroups + lane() / L, row = places.row(key);
       const uint8_t* const head = places.head(key);
-      const uint32_t row = places.row(key);
       values.raw[u] = {load_codes(head + uint64_t{row} * side.pitch, index), stored_scale(side, head, row, side.scale_group ? index / 8 : 0)};
     }
   }
-  template <uint32_t L, uint32_t NQ>
+  template <uint32_t L, uint32_t NQ, bool kAll>
   TB_DEVICE static void add(const KvSide& side, const Tables& tables, bool open, uint32_t k, uint32_t begin, const uint32_t (&seen)[NQ],
                             const Values<L>& values, const float* s, float (&acc)[NQ][4]) {
-    if (open) return add_values<HalfElement, L, NQ>(side, k, begin, seen, values, s, acc);
+    if (open) return add_values<HalfElement, L, NQ, kAll>(side, k, begin, seen, values, s, acc);
     constexpr uint32_t mask = (1u << BITS) - 1;
     TB_UNROLL
     for (uint32_t u = 0; u < Values<L>::kHeld; ++u) {
@@ -262,7 +264,7 @@ struct RotatedValues : OpenRows {
       TB_UNROLL
       for (uint32_t i = 0; i < NQ; ++i) {
         const float w = s[key * NQ + i] * g;
-        if (key - begin < seen[i]) {
+        if (kAll || key - begin < seen[i]) {
           TB_UNROLL
           for (uint32_t e = 0; e < 4; ++e) acc[i][e] = fmadd(w, x[e], acc[i][e]);
         }
