@@ -104,8 +104,8 @@ struct BlockKeys {
     TB_UNROLL
     for (uint32_t b = 0; b < L / 4; ++b) keys.scale[b] = scales[min_of(b, n_blocks - 1) * kSplit];
   }
-  template <uint32_t L>
-  TB_DEVICE static void renew(const KvSide& side, const Places<true>& places, uint32_t d, uint32_t base, uint32_t, Keys<L>& keys) {
+  template <uint32_t L, class Held>
+  TB_DEVICE static void renew(const KvSide& side, const Places<true>& places, uint32_t d, uint32_t base, uint32_t, Held& keys) {
     request<L, true>(side, places, false, d, base, keys);
   }
   template <uint32_t L, uint32_t NQ, bool kFast, class Shared, class Held>

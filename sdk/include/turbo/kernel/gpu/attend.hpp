@@ -76,23 +76,24 @@ template <bool B>
 struct Always { static constexpr bool value = B; };
 
 /// Keys that a wave has asked for: those of [begin, end) from `from` on.
-template <class K, uint32_t L>
+template <class K, uint32_t L, uint32_t NQ>
 struct HeldKeys {
-  typename K::template Keys<L> keys;
+  typename K::template Keys<L, NQ <= 4 ? kKeyRegisters : kFewRegisters<L>> keys;
   uint32_t from, end;
   bool open;
 };
-template <class V, uint32_t L>
+template <class V, uint32_t L, uint32_t NQ>
 struct HeldValues {
   using Values = typename V::template Values<L>;
-  static constexpr uint32_t kSpan = Values::kHeld * Values::kGroups, kBatches = kSplit / kSpan, kAhead = kBatches < kValueBatches ? kBatches : kValueBatches;
+  static constexpr uint32_t kSpan = Values::kHeld * Values::kGroups, kBatches = kSplit / kSpan, kWanted = NQ <= 4 ? kValueBatches : 1;
+  static constexpr uint32_t kAhead = kBatches < kWanted ? kBatches : kWanted;
   Values batch[kAhead];
 };
 
 /// Ask for the wave's keys, or most of them: those of the last form. Registers are written in any case, so that they are
 /// free before.
-template <class K, uint32_t L>
-TB_DEVICE void request_keys(const AttendArgs& given, const Tile& tile, const Straight& at, HeldKeys<K, L>& held) {
+template <class K, uint32_t L, uint32_t NQ>
+TB_DEVICE void request_keys(const AttendArgs& given, const Tile& tile, const Straight& at, HeldKeys<K, L, NQ>& held) {
   const AttendArgs& args = again(given);
   const uint32_t begin = wave_part() * kPartKeys, open_end = K::kForms == 2 ? at.open_end[0] : 0;
   held.end = min_of(begin + kPartKeys, at.n);
@@ -105,7 +106,7 @@ TB_DEVICE void request_keys(const AttendArgs& given, const Tile& tile, const Str
 
 /// Scores of this wave's keys to s. By every wave.
 template <class K, uint32_t L, uint32_t NQ, class Shared>
-TB_DEVICE void score_keys(const AttendArgs& given, const Tile& tile, Shared& sh, uint32_t split, const Straight& at, HeldKeys<K, L>& held) {
+TB_DEVICE void score_keys(const AttendArgs& given, const Tile& tile, Shared& sh, uint32_t split, const Straight& at, HeldKeys<K, L, NQ>& held) {
   const AttendArgs& args = again(given);
   float* const s = sh.s[wave_split()];
   const uint32_t d = args.a.k.head_dim, begin = wave_part() * kPartKeys, first = split * kSplit;
@@ -146,7 +147,7 @@ template <class Shared>
 TB_DEVICE float largest_score(const Shared& sh, uint32_t q) {
   float m = sh.most[q][0];
   TB_UNROLL
-  for (uint32_t w = 1; w < kAttendWaves; ++w) m = max_of(m, sh.most[q][w]);
+  for (uint32_t w = 1; w < kAttendWaves; ++w) m = __builtin_fmaxf(m, sh.most[q][w]);
   return m;
 }
 
@@ -180,27 +181,27 @@ TB_DEVICE float sum_of_chunk(const Shared& sh, uint32_t q) {
   return sh.sum[q][0] + sh.sum[q][1] + sh.sum[q][2] + sh.sum[q][3];
 }
 
-template <class V, uint32_t L>
-TB_DEVICE void request_batches(const AttendArgs& args, const Places<true>& places, bool open, uint32_t end, HeldValues<V, L>& held) {
+template <class V, uint32_t L, uint32_t NQ>
+TB_DEVICE void request_batches(const AttendArgs& args, const Places<true>& places, bool open, uint32_t end, HeldValues<V, L, NQ>& held) {
   TB_UNROLL
-  for (uint32_t h = 0; h < HeldValues<V, L>::kAhead; ++h) {
-    if (h * HeldValues<V, L>::kSpan < end)
-      V::template request_values<L, true>(args.v, places, open, args.a.v.head_dim, h * HeldValues<V, L>::kSpan, held.batch[h]);
+  for (uint32_t h = 0; h < HeldValues<V, L, NQ>::kAhead; ++h) {
+    if (h * HeldValues<V, L, NQ>::kSpan < end)
+      V::template request_values<L, true>(args.v, places, open, args.a.v.head_dim, h * HeldValues<V, L, NQ>::kSpan, held.batch[h]);
     else held.batch[h] = {};
   }
 }
 /// Ask for the first values of the split, those of the packed (or only) form where there are such.
-template <class V, uint32_t L>
-TB_DEVICE void request_first(const AttendArgs& given, const Tile& tile, const Straight& at, HeldValues<V, L>& held) {
+template <class V, uint32_t L, uint32_t NQ>
+TB_DEVICE void request_first(const AttendArgs& given, const Tile& tile, const Straight& at, HeldValues<V, L, NQ>& held) {
   const AttendArgs& args = again(given);
   const bool open = V::kForms == 2 && at.open_end[1] == at.n;
-  request_batches<V, L>(args, at.places(args.a.v, args.v, tile.kv_head, open, nullptr), open, at.is ? at.n : 0, held);
+  request_batches<V, L, NQ>(args, at.places(args.a.v, args.v, tile.kv_head, open, nullptr), open, at.is ? at.n : 0, held);
 }
 
 /// Weighted values of the keys of one form in the wave's split to parts, half of the elements a wave. By every wave.
 template <class V, uint32_t L, uint32_t NQ, class Shared>
-TB_DEVICE void add_split(const AttendArgs& given, const Tile& tile, Shared& sh, uint32_t split, uint32_t form, const Straight& at, HeldValues<V, L>& held) {
-  using Held = HeldValues<V, L>;
+TB_DEVICE void add_split(const AttendArgs& given, const Tile& tile, Shared& sh, uint32_t split, uint32_t form, const Straight& at, HeldValues<V, L, NQ>& held) {
+  using Held = HeldValues<V, L, NQ>;
   const AttendArgs& args = again(given);
   const float* const s = sh.s[wave_split()];
   const uint32_t d = args.a.v.head_dim, first = split * kSplit;
@@ -216,7 +217,7 @@ TB_DEVICE void add_split(const AttendArgs& given, const Tile& tile, Shared& sh, 
     const uint32_t end = begin < last_of_form ? last_of_form : 0;
     if (end > 0) {
       const Places<true> places = at.places(args.a.v, args.v, tile.kv_head, open, nullptr);
-      if (open && open_end != at.n) request_batches<V, L>(args, places, open, end, held);
+      if (open && open_end != at.n) request_batches<V, L, NQ>(args, places, open, end, held);
       const auto walk = [&](auto all) {
         TB_NO_UNROLL
         for (uint32_t k = 0; k < end; k += Held::kAhead * Held::kSpan) {
@@ -271,7 +272,7 @@ TB_DEVICE void add_split(const AttendArgs& given, const Tile& tile, Shared& sh, 
 /// The chunk's values: this thread's elements thread() + 256 j of [NQ][8 L]. By the block, which has met since the weights
 /// were written; contains barriers. then() is called once the wave's values have been used.
 template <class V, uint32_t L, uint32_t NQ, class Shared, uint32_t N, class Then>
-TB_DEVICE void chunk_values(const AttendArgs& args, const Tile& tile, Shared& sh, uint32_t split, const Straight& at, HeldValues<V, L>& held,
+TB_DEVICE void chunk_values(const AttendArgs& args, const Tile& tile, Shared& sh, uint32_t split, const Straight& at, HeldValues<V, L, NQ>& held,
                             float (&value)[N], Then then) {
   constexpr uint32_t D = 8 * L;
   const uint32_t d = args.a.v.head_dim;
@@ -365,30 +366,33 @@ struct Heads {
       const bool query = item < NQ, key = !query && (item - NQ) % 2 == 0;
       const uint32_t append_row = query ? 0 : rows.row((item - NQ) / 2);
       if (item != wave() || (!query && append_row != guess(item))) request(item, append_row);
+      const uint32_t slot = static_cast<uint32_t>(shuffle(rows.slot, append_row));
       const int32_t of_tile = shuffle(tile.position, min_of(row_of_query(args, item), tile.n_rows - 1)), of_step = shuffle(rows.position, append_row);
       float* const to = query ? sh.query[item] : sh.scratch[wave()];
+      uint8_t* const block = query ? nullptr : block_of_slot(tile, slot, key);  // its id is read meanwhile
       finish_head<P>(head, d, query ? 8 * L : d, query ? a.q_norm != nullptr : key && a.k_norm, query || key, a, query ? of_tile : of_step, to);
       if (query) K::template prepare<L, NQ>(args.k, sh, item, d, head.x);
-      else append(tile, static_cast<uint32_t>(shuffle(rows.slot, append_row)), key, to);
+      else append(tile, block, slot, key, to);
     }
   }
   /// The row that an item most likely is, before the table is known.
   TB_DEVICE uint32_t guess(uint32_t item) const { return item < NQ ? 0 : min_of((item - NQ) / 2, args.a.max_rows - 1); }
 
  private:
-  TB_DEVICE void append(const Tile& tile, uint32_t slot, bool key, float* x) {
-    const turbo_device_attend& a = args.a;
-    const uint32_t d = a.k.head_dim;
+  TB_DEVICE uint8_t* block_of_slot(const Tile& tile, uint32_t slot, bool key) const {
     constexpr bool open = K::kForms == 2;
+    const KvSide& side = key ? args.k : args.v;
+    return const_cast<uint8_t*>(block_of(args.a.table, key ? args.a.k : args.a.v, tile.seq, slot, open)) +
+           tile.kv_head * (open ? side.open_head_bytes : side.head_bytes);
+  }
+  TB_DEVICE void append(const Tile& tile, uint8_t* block, uint32_t slot, bool key, float* x) {
+    const uint32_t d = args.a.k.head_dim;
     if (key && args.k.center) {
       for (uint32_t e = lane(); e < d; e += kWave) x[e] -= args.k.center[uint64_t{tile.kv_head} * d + e];
       sync_wave();
     }
-    const KvSide& side = key ? args.k : args.v;
-    uint8_t* const to = const_cast<uint8_t*>(block_of(a.table, key ? a.k : a.v, tile.seq, slot, open)) +
-                        tile.kv_head * (open ? side.open_head_bytes : side.head_bytes);
-    if (key) K::store(args.k, to, slot % kSplit, x, sh.spare(wave()), d);
-    else V::store(args.v, to, slot % kSplit, x, sh.spare(wave()), d);
+    if (key) K::store(args.k, block, slot % kSplit, x, sh.spare(wave()), d);
+    else V::store(args.v, block, slot % kSplit, x, sh.spare(wave()), d);
     sync_wave();
   }
 };
@@ -426,15 +430,17 @@ TB_DEVICE void attend_body(const AttendArgs& given) {
   const int32_t position = found.position;
   const bool renews = rows.in_chunk != 0;
 
-  HeldKeys<K, L> keys;
-  HeldValues<V, L> values;
-  const auto begin_chunk = [&](const Tile& tile, uint32_t chunk) {
-    const Straight at = straight_split<K::kForms>(args, tile, chunk * kChunkSplits + wave_split());
-    request_keys<K, L>(args, tile, at, keys);
+  HeldKeys<K, L, NQ> keys;
+  HeldValues<V, L, NQ> values;
+  const auto split_of = [&](const Tile& tile, uint32_t chunk) {
+    return straight_split<K::kForms>(args, tile, chunk * kChunkSplits + wave_split());
+  };
+  const auto begin_chunk = [&](const Tile& tile, const Straight& at) {
+    request_keys<K, L, NQ>(args, tile, at, keys);
     if (lane() == 0) sh.at[wave()] = at;
     sync_wave();
   };
-  begin_chunk(found, chunk_begin);
+  begin_chunk(found, split_of(found, chunk_begin));
   if (wave() == kAttendWaves - 2 && lane() == 0) sh.tile = found;
   fill_queries(args, found, sh.queries);
   K::load_tables(args.k, sh.key_tables);
@@ -457,15 +463,16 @@ TB_DEVICE void attend_body(const AttendArgs& given) {
     if (renews && chunk == chunk_begin && at.is && first + keys.end > tile.committed && wave_part() * kPartKeys < keys.end && (K::kForms == 1 || keys.open))
       K::template renew<L>(args.k, at.places(a.k, args.k, tile.kv_head, keys.open, nullptr), d, wave_part() * kPartKeys,  // the step's own are there now
                            tile.committed > first ? tile.committed - first : 0, keys.keys);
+    const bool more = chunk + chunk_step < n_chunks;
+    const Straight ahead = more ? split_of(tile, chunk + chunk_step) : Straight{};  // its block is known once its keys are asked for
     score_keys<K, L, NQ>(args, tile, sh, split, at, keys);
-    request_first<V, L>(args, tile, at, values);
+    request_first<V, L, NQ>(args, tile, at, values);
     weigh<NQ>(sh);
     sync_block();
     sum_weights<NQ>(sh);
     float here[N];
-    const bool more = chunk + chunk_step < n_chunks;
     chunk_values<V, L, NQ>(args, tile, sh, split, at, values, here, [&] {
-      if (more) begin_chunk(tile, chunk + chunk_step);
+      if (more) begin_chunk(tile, ahead);
     });
     TB_UNROLL
     for (uint32_t j = 0; j < N; ++j) {

@@ -25,8 +25,7 @@ TB_DEVICE void request_head(const float* from, uint32_t d, const float* norm, bo
   TB_UNROLL
   for (uint32_t p = 0; p < P; ++p) {
     const uint32_t e = p * kWave + lane(), held = min_of(e, d - 1);
-    const float x = from[held];
-    row.x[p] = e < d ? x : 0.0f;
+    row.x[p] = from[held];  // not yet zero behind the head: that would wait for it
     row.weight[p] = norm ? norm[held] : 1.0f;
   }
   const bool turns = rope && turns_in_lanes<P>(a);
@@ -37,13 +36,17 @@ TB_DEVICE void request_head(const float* from, uint32_t d, const float* norm, bo
 /// Normed and rotated as asked for: in row.x, and in shared memory `to` with zeros behind it up to n. The wave has met.
 template <uint32_t P>
 TB_DEVICE void finish_head(HeadRow<P>& row, uint32_t d, uint32_t n, bool norm, bool rope, const turbo_device_attend& a, int32_t position, float* to) {
+  const auto cut = [&] {
+    if (d == P * kWave) return;
+    TB_UNROLL
+    for (uint32_t p = 0; p < P; ++p) row.x[p] = p * kWave + lane() < d ? row.x[p] : 0.0f;
+  };
+  cut();
   if (norm) {
     const float scale = norm_scale(wave_square_sum(row.x), d, a.eps);
     TB_UNROLL
-    for (uint32_t p = 0; p < P; ++p) {
-      const float x = normed(row.x[p], scale, row.weight[p]);
-      row.x[p] = p * kWave + lane() < d ? x : 0.0f;
-    }
+    for (uint32_t p = 0; p < P; ++p) row.x[p] = normed(row.x[p], scale, row.weight[p]);
+    cut();
   }
   const bool turns = rope && turns_in_lanes<P>(a);
   if (turns) {

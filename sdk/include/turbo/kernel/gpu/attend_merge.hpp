@@ -19,91 +19,98 @@ TB_DEVICE float* partial_of(const AttendArgs& args, const TileQueries<NQ>& queri
 }
 
 /// Merge the chunks of the tile's queries, whose partials all lie in memory, and write out. By the block that came last.
-/// D chunks at a time: first each chunk's two factors, then every thread its elements, whose loads are under way meanwhile.
+/// 2 D chunks at a time: first each chunk's two factors, then every thread its elements, some chunks ahead of itself.
 template <uint32_t L, uint32_t NQ, class Shared>
 TB_DEVICE void merge_chunks(const AttendArgs& given, const Tile& tile, Shared& sh) {
-  constexpr uint32_t D = 8 * L, N = per_thread<NQ * D>, kAhead = N > 2 ? 8 : N > 1 ? 16 : 32;
+  constexpr uint32_t D = 8 * L, kBatch = 2 * D, N = per_thread<NQ * D>, kAhead = N > 2 ? 8 : 16, kGroups = kBatch / kWave;
+  constexpr uint32_t kOwn = NQ * kGroups / kAttendWaves;
+  static_assert(NQ * kGroups % kAttendWaves == 0 && kBatch % kAhead == 0);
   const AttendArgs& args = again(given);
   const uint32_t d = args.a.v.head_dim, n_chunks = (tile.most_keys + kChunk - 1) / kChunk;
-  float* const keep = &sh.parts[0][0][0];  // [NQ][D]: factor of what is there
-  float* const take = &sh.parts[1][0][0];  // of what comes
-  float* const sums = &sh.parts[2][0][0];  // its sum
-  float* const carried = &sh.parts[3][0][0];  // [NQ]: largest score so far
+  float* const keep = &sh.parts[0][0][0];  // [NQ][kBatch]: factor of what is there
+  float* const take = &sh.parts[2][0][0];  // of what comes
+  // Sums of the chunks, and the largest score so far: where queries and scores were.
+  const auto sum_of = [&](uint32_t q, uint32_t at) -> float& { return at < D ? sh.query[q][at] : sh.scratch[q][at - D]; };
+  float* const carried = &sh.s[0][0];
   const auto own_chunks = [&](uint32_t q) { return (sh.queries.n_keys[q] + kChunk - 1) / kChunk; };
   float value[N], sum[N];
   TB_UNROLL
   for (uint32_t j = 0; j < N; ++j) value[j] = sum[j] = 0.0f;
   sync_block();
-  for (uint32_t q = thread(); q < NQ; q += kAttendThreads) carried[q] = kNoScore;
+  if (thread() < NQ) carried[thread()] = kNoScore;
   TB_NO_UNROLL
-  for (uint32_t begin = 0; begin < n_chunks; begin += D) {
+  for (uint32_t begin = 0; begin < n_chunks; begin += kBatch) {
     sync_block();
     // Largest score up to each chunk of 32, by a wave each; those before are joined below.
-    TB_NO_UNROLL
-    for (uint32_t i = wave(); i < NQ * (D / kWave); i += kAttendWaves) {
-      const uint32_t q = i / (D / kWave), at = i % (D / kWave) * kWave + lane(), own = own_chunks(q);
-      const bool there = begin + at < own;
+    float here[kOwn];
+    TB_UNROLL
+    for (uint32_t n = 0; n < kOwn; ++n) {
+      const uint32_t i = wave() + n * kAttendWaves, q = i / kGroups, at = i % kGroups * kWave + lane();
+      const bool there = begin + at < own_chunks(q);
       const float* const p = partial_of(args, sh.queries, q, there ? begin + at : 0);
-      const float here = p[0], l = p[1];
-      float most = there ? here : kNoScore;
-      keep[q * D + at] = most;
-      sums[q * D + at] = l;
+      const float own = p[0], l = p[1];
+      here[n] = there ? own : kNoScore;
+      sum_of(q, at) = l;
+    }
+    TB_UNROLL
+    for (uint32_t n = 0; n < kOwn; ++n) {
+      const uint32_t i = wave() + n * kAttendWaves, q = i / kGroups, at = i % kGroups * kWave + lane();
+      float most = here[n];
       TB_UNROLL
       for (uint32_t step = 1; step < kWave; step *= 2) {
         const float before = shuffle(most, lane() >= step ? lane() - step : lane());
         if (lane() >= step) most = max_of(before, most);
       }
-      take[q * D + at] = most;
+      take[q * kBatch + at] = most;
     }
     sync_block();
-    constexpr uint32_t kOwn = (NQ * (D / kWave) + kAttendWaves - 1) / kAttendWaves;
     MergeFactors factors[kOwn];
     TB_UNROLL
     for (uint32_t n = 0; n < kOwn; ++n) {
-      const uint32_t i = min_of(wave() + n * kAttendWaves, NQ * (D / kWave) - 1), q = i / (D / kWave), at = i % (D / kWave) * kWave + lane();
+      const uint32_t i = wave() + n * kAttendWaves, q = i / kGroups, at = i % kGroups * kWave + lane();
       float before = carried[q];
-      for (uint32_t g = kWave - 1; g < at / kWave * kWave; g += kWave) before = max_of(before, take[q * D + g]);
-      if (lane() > 0) before = max_of(before, take[q * D + at - 1]);
-      factors[n] = merge_factors(before, keep[q * D + at]);
+      TB_NO_UNROLL
+      for (uint32_t g = kWave - 1; g < i % kGroups * kWave; g += kWave) before = max_of(before, take[q * kBatch + g]);
+      if (lane() > 0) before = max_of(before, take[q * kBatch + at - 1]);
+      factors[n] = merge_factors(before, here[n]);
     }
     sync_block();
     TB_UNROLL
     for (uint32_t n = 0; n < kOwn; ++n) {
-      const uint32_t i = wave() + n * kAttendWaves, q = i / (D / kWave), at = i % (D / kWave) * kWave + lane();
-      if (i >= NQ * (D / kWave)) continue;
-      keep[q * D + at] = factors[n].a;
-      take[q * D + at] = factors[n].b;
-      if (at == D - 1) carried[q] = factors[n].most;
+      const uint32_t i = wave() + n * kAttendWaves, q = i / kGroups, at = i % kGroups * kWave + lane();
+      keep[q * kBatch + at] = factors[n].a;
+      take[q * kBatch + at] = factors[n].b;
+      if (at == kBatch - 1) carried[q] = factors[n].most;
     }
     sync_block();
     TB_UNROLL
     for (uint32_t j = 0; j < N; ++j) {
       const uint32_t i = thread() + kAttendThreads * j, q = i / D, e = i % D;
       if (q >= NQ || e >= d) continue;
-      const uint32_t own = own_chunks(q), n = own > begin ? min_of(D, own - begin) : 0;
+      const uint32_t own = own_chunks(q), n = own > begin ? min_of(kBatch, own - begin) : 0;
       const float* const first = partial_of(args, sh.queries, q, n ? begin : 0) + 4 + e;
-      const float *const a_of = keep + q * D, *const b_of = take + q * D, *const l_of = sums + q * D;
+      const float *const a_of = keep + q * kBatch, *const b_of = take + q * kBatch;
       const bool sums_too = e < kWave;  // a wave a query
-      float v = value[j], l = sum[j];
-      uint32_t c = 0;
+      const auto request = [&](uint32_t c, float (&to)[kAhead]) {
+        TB_UNROLL
+        for (uint32_t u = 0; u < kAhead; ++u) to[u] = first[uint64_t{min_of(c + u, n ? n - 1 : 0)} * args.partial_stride];
+      };
+      float next[kAhead], after[kAhead];
+      request(0, next);
       TB_NO_UNROLL
-      for (; c + kAhead <= n; c += kAhead) {
-        float next[kAhead];
+      for (uint32_t c = 0; c < n; c += kAhead) {
+        request(c + kAhead, after);
         TB_UNROLL
-        for (uint32_t u = 0; u < kAhead; ++u) next[u] = first[uint64_t{c + u} * args.partial_stride];
-        TB_UNROLL
-        for (uint32_t u = 0; u < kAhead; ++u) v = merge_into(v, a_of[c + u], next[u], b_of[c + u]);
-        if (!sums_too) continue;
-        TB_UNROLL
-        for (uint32_t u = 0; u < kAhead; ++u) l = merge_into(l, a_of[c + u], l_of[c + u], b_of[c + u]);
+        for (uint32_t u = 0; u < kAhead; ++u) {
+          if (c + u < n) value[j] = merge_into(value[j], a_of[c + u], next[u], b_of[c + u]);
+          next[u] = after[u];
+        }
+        if (sums_too) {
+          TB_UNROLL
+          for (uint32_t u = 0; u < kAhead; ++u)
+            if (c + u < n) sum[j] = merge_into(sum[j], a_of[c + u], sum_of(q, c + u), b_of[c + u]);
+        }
       }
-      TB_NO_UNROLL
-      for (; c < n; ++c) {
-        v = merge_into(v, a_of[c], first[uint64_t{c} * args.partial_stride], b_of[c]);
-        l = merge_into(l, a_of[c], l_of[c], b_of[c]);
-      }
-      value[j] = v;
-      sum[j] = l;
     }
   }
   sync_block();

@@ -24,7 +24,7 @@ TB_DEVICE uint32_t wave_part() { return wave() % kSplitWaves; }
 
 /// What a lane holds at a time: registers of keys, steps of values in one batch, batches.
 #if !defined(TB_KEY_REGISTERS)
-#define TB_KEY_REGISTERS 64
+#define TB_KEY_REGISTERS 32
 #define TB_VALUE_BATCHES 2
 #endif
 constexpr uint32_t kKeyRegisters = TB_KEY_REGISTERS, kValueSteps = 8, kValueBatches = TB_VALUE_BATCHES;
@@ -106,31 +106,32 @@ TB_DEVICE Tile find_tile(const AttendArgs& args, uint32_t row, uint32_t block, b
   tile.kv_head = kv_head_of(args, block);
   tile.head_tile = block - tile.kv_head * args.head_tiles;
   tile.run_begin = row;
-  const uint32_t mine = min_of(row + lane(), args.a.max_rows - 1), before = lane() < row ? row - 1 - lane() : 0;
+  const uint32_t mine = min_of(row + lane(), args.a.max_rows - 1);
   const uint32_t n_live = live_rows(t);
   tile.all_open = two_forms && open_uncommitted(t);
-  const int32_t seq = t.row_seq[row], seq_mine = t.row_seq[mine], seq_before = t.row_seq[before];
+  const int32_t row_seq = t.row_seq[row], seq_mine = t.row_seq[mine];
   const int32_t own = t.position[mine], length = t.path_length[mine];
+  // All of it takes part in what the wave does together, so none of it is put off until it is known to be needed.
+  const bool same = lane() == 0 || (lane() < args.tile_rows && row + lane() < n_live && seq_mine == row_seq);
+  const uint32_t others = ~ballot(same);
+  tile.n_rows = others ? static_cast<uint32_t>(__builtin_ffs(static_cast<int>(others))) - 1 : kWave;
+  tile.tree = ballot(lane() < tile.n_rows && length > 0) != 0;
+  const int32_t first = shuffle(own, 0);
+  tile.position = lane() < tile.n_rows ? own : first;
   if (row >= n_live) return tile;
-  tile.seq = static_cast<uint32_t>(seq);
-  tile.committed = static_cast<uint32_t>(t.committed[seq]);
+  tile.seq = static_cast<uint32_t>(row_seq);
+  tile.committed = static_cast<uint32_t>(t.committed[row_seq]);
   if (args.a.same_sequence && row > 0) {
-    bool same = lane() < row && seq_before == seq;
     for (bool more = true; more;) {  // rows before this one, 32 at a time, nearest first
-      const uint32_t others = ~ballot(same);
-      const uint32_t run = others ? static_cast<uint32_t>(__builtin_ffs(static_cast<int>(others))) - 1 : kWave;
+      const uint32_t begin = tile.run_begin;
+      const bool before = lane() < begin && t.row_seq[lane() < begin ? begin - 1 - lane() : 0] == row_seq;
+      const uint32_t breaks = ~ballot(before);
+      const uint32_t run = breaks ? static_cast<uint32_t>(__builtin_ffs(static_cast<int>(breaks))) - 1 : kWave;
       tile.run_begin -= run;
       more = run == kWave;
-      const uint32_t begin = tile.run_begin;
-      if (more) same = lane() < begin && t.row_seq[lane() < begin ? begin - 1 - lane() : 0] == seq;
     }
     if ((row - tile.run_begin) % args.tile_rows != 0) return tile;
   }
-  const bool same = lane() == 0 || (lane() < args.tile_rows && row + lane() < n_live && seq_mine == seq);
-  const uint32_t others = ~ballot(same);
-  tile.n_rows = others ? static_cast<uint32_t>(__builtin_ffs(static_cast<int>(others))) - 1 : kWave;
-  const int32_t first = shuffle(own, 0);
-  tile.position = lane() < tile.n_rows ? own : first;
   uint32_t most = static_cast<uint32_t>(tile.position) + 1, least = most;
   if (tile.n_rows > 1) {
     TB_UNROLL
@@ -143,7 +144,6 @@ TB_DEVICE Tile find_tile(const AttendArgs& args, uint32_t row, uint32_t block, b
   tile.live = true;
   tile.most_keys = min_of(most, args.a.max_chunks * kChunk);
   tile.least_keys = min_of(least, args.a.max_chunks * kChunk);
-  tile.tree = ballot(lane() < tile.n_rows && length > 0) != 0;
   tile.by_row = two_forms && !tile.all_open && (most - 1) / kSplit != (least - 1) / kSplit;
   return tile;
 }

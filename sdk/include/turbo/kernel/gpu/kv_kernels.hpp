@@ -69,9 +69,9 @@ TB_DEVICE void scores_body(const AttendArgs& given) {
   }
   sync_block();
   const uint32_t split = chunk * kChunkSplits + wave_split();
-  HeldKeys<K, L> keys;
+  HeldKeys<K, L, NQ> keys;
   const Straight at = straight_split<K::kForms>(args, tile, split);
-  request_keys<K, L>(args, tile, at, keys);
+  request_keys<K, L, NQ>(args, tile, at, keys);
   score_keys<K, L, NQ>(args, tile, sh, split, at, keys);
   for (uint32_t i = lane(); i < kPartKeys * NQ; i += kWave) {
     const uint32_t q = i / kPartKeys, key = wave_part() * kPartKeys + i % kPartKeys, position = split * kSplit + key;
@@ -109,9 +109,9 @@ TB_DEVICE void accumulate_body(const AttendArgs& given) {
         ? args.scores[(uint64_t{sh.queries.row[q]} * a.n_heads + sh.queries.head[q]) * args.score_stride + position - args.chunk_begin * kChunk]
         : 0.0f;
   }
-  HeldValues<V, L> values;
+  HeldValues<V, L, NQ> values;
   const Straight at = straight_split<V::kForms>(args, tile, split);
-  request_first<V, L>(args, tile, at, values);
+  request_first<V, L, NQ>(args, tile, at, values);
   sync_block();
   float value[N];
   chunk_values<V, L, NQ>(args, tile, sh, split, at, values, value, [] {});

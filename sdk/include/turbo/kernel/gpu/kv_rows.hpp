@@ -42,9 +42,9 @@ TB_DEVICE void request_rows(const Places<kFast>& places, uint32_t pitch, uint32_
   }
 }
 /// Once more those from `from` on.
-template <class E, uint32_t L>
-TB_DEVICE void renew_rows(const Places<true>& places, uint32_t pitch, uint32_t d, uint32_t base, uint32_t from, RowKeys<E, L>& keys) {
-  using Keys = RowKeys<E, L>;
+template <class E, uint32_t L, uint32_t R>
+TB_DEVICE void renew_rows(const Places<true>& places, uint32_t pitch, uint32_t d, uint32_t base, uint32_t from, RowKeys<E, L, R>& keys) {
+  using Keys = RowKeys<E, L, R>;
   const uint32_t element = 8 * (lane() % L) < d ? 8 * (lane() % L) : 0;
   TB_UNROLL
   for (uint32_t u = 0; u < Keys::kHeld; ++u) {
@@ -224,9 +224,9 @@ struct RowCodec {
   TB_DEVICE static void request(const KvSide& side, const Places<kFast>& places, bool, uint32_t d, uint32_t base, Held& keys) {
     request_rows(places, side.pitch, d, base, keys);
   }
-  template <uint32_t L>
-  TB_DEVICE static void renew(const KvSide& side, const Places<true>& places, uint32_t d, uint32_t base, uint32_t from, Keys<L>& keys) {
-    renew_rows<E, L>(places, side.pitch, d, base, from, keys);
+  template <uint32_t L, class Held>
+  TB_DEVICE static void renew(const KvSide& side, const Places<true>& places, uint32_t d, uint32_t base, uint32_t from, Held& keys) {
+    renew_rows(places, side.pitch, d, base, from, keys);
   }
   template <uint32_t L, uint32_t NQ, bool kFast, class Shared, class Held>
   TB_DEVICE static void scores(const KvSide& side, const Shared& sh, const Places<kFast>& places, bool whole, bool, uint32_t d, uint32_t base,

@@ -156,9 +156,9 @@ struct RotatedKeys : OpenRows {
       keys.scale[u] = stored_scale(side, head, row, side.scale_group ? own : 0);
     }
   }
-  template <uint32_t L>
-  TB_DEVICE static void renew(const KvSide& side, const Places<true>& places, uint32_t d, uint32_t base, uint32_t from, Keys<L>& keys) {
-    renew_rows<HalfElement, L>(places, side.open_pitch, d, base, from, keys.rows);
+  template <uint32_t L, class Held>
+  TB_DEVICE static void renew(const KvSide& side, const Places<true>& places, uint32_t d, uint32_t base, uint32_t from, Held& keys) {
+    renew_rows(places, side.open_pitch, d, base, from, keys.rows);
   }
 
   template <uint32_t L, uint32_t NQ, bool kFast, class Shared, class Held>
