@@ -87,14 +87,14 @@ struct BlockKeys {
   }
 
   /// One key a lane: its codes and scales as stored.
-  template <uint32_t L, uint32_t = 0>
+  template <uint32_t L, uint32_t>
   struct Keys {
     uint32_t word[8 * L / kUnit];
     uint16_t scale[L / 4];
   };
   template <uint32_t L, bool kFast, class Held>
   TB_DEVICE static void request(const KvSide& side, const Places<kFast>& places, bool, uint32_t d, uint32_t base, Held& keys) {
-    const uint32_t units = d / kUnit, n_blocks = (d + 31) / 32, key = base + lane(), row = places.row(key);
+    const uint32_t units = in_lanes(d / kUnit), n_blocks = in_lanes((d + 31) / 32), key = base + lane(), row = places.row(key);
     const uint8_t* const head = places.head(key);
     const uint8_t* const codes = head + key_unit(row, units, 0);
     const uint16_t* const scales = reinterpret_cast<const uint16_t*>(head + side.scales_at) + row;

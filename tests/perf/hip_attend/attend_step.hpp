@@ -77,7 +77,7 @@ struct Step {
   void describe(uint32_t which) {
     KvSide& s = side[which];
     s.scale_bytes = 2;
-    if (codec == "f16") {
+    if (codec == "f16" || codec == "nothing") {
       s.pitch = 2 * kDim;
       s.head_bytes = 64ull * s.pitch;
       return;
@@ -162,7 +162,7 @@ struct Step {
     g.k = side[0];
     g.v = side[1];
     for (uint32_t s : {0u, 1u}) {
-      if (codec == "f16") continue;
+      if (codec == "f16" || codec == "nothing") continue;
       KvSide& to = s ? g.v : g.k;
       to.first = place(tables[s]);
       to.level = to.first + kDim;

@@ -33,12 +33,9 @@
 #include <turbo/kernel/gpu/attend_merge.hpp>
 #include <turbo/kernel/gpu/attend_tile.hpp>
 
-/// A kernel that may take all registers there are: ptxas else aims for more blocks and spills.
-#if !defined(TB_MIN_BLOCKS)
-#define TB_MIN_BLOCKS 1
-#endif
+/// Two blocks of a kernel fit a unit.
 #if defined(TB_NVIDIA)
-#define TB_ATTEND_KERNEL(name, Args) TB_WAITING_KERNEL(name, Args, __launch_bounds__(turbo::gpu::kAttendThreads, TB_MIN_BLOCKS))
+#define TB_ATTEND_KERNEL(name, Args) TB_WAITING_KERNEL(name, Args, __launch_bounds__(turbo::gpu::kAttendThreads, 2))
 #else
 #define TB_ATTEND_KERNEL(name, Args) TB_KERNEL(name, Args, turbo::gpu::kAttendThreads)
 #endif
@@ -78,15 +75,14 @@ struct Always { static constexpr bool value = B; };
 /// Keys that a wave has asked for: those of [begin, end) from `from` on.
 template <class K, uint32_t L, uint32_t NQ>
 struct HeldKeys {
-  typename K::template Keys<L, NQ <= 4 ? kKeyRegisters : kFewRegisters<L>> keys;
+  typename K::template Keys<L, kKeyRegisters<L, NQ>> keys;
   uint32_t from, end;
   bool open;
 };
 template <class V, uint32_t L, uint32_t NQ>
 struct HeldValues {
   using Values = typename V::template Values<L>;
-  static constexpr uint32_t kSpan = Values::kHeld * Values::kGroups, kBatches = kSplit / kSpan, kWanted = NQ <= 4 ? kValueBatches : 1;
-  static constexpr uint32_t kAhead = kBatches < kWanted ? kBatches : kWanted;
+  static constexpr uint32_t kSpan = Values::kHeld * Values::kGroups, kBatches = kSplit / kSpan, kAhead = kBatches < kValueBatches<NQ> ? kBatches : kValueBatches<NQ>;
   Values batch[kAhead];
 };
 
@@ -343,12 +339,13 @@ struct StepRows {
 template <class K, class V, uint32_t L, uint32_t NQ, class Shared>
 struct Heads {
   static constexpr uint32_t P = L / 4;
-  const AttendArgs& args;
+  const AttendArgs& given;
   Shared& sh;
   uint32_t first_row, kv_head, head_tile;
   HeadRow<P> head;
 
   TB_DEVICE void request(uint32_t item, uint32_t append_row) {
+    const AttendArgs& args = again(given);
     const turbo_device_attend& a = args.a;
     const uint32_t d = a.k.head_dim;
     const bool query = item < NQ, key = !query && (item - NQ) % 2 == 0;
@@ -359,10 +356,12 @@ struct Heads {
     request_head<P>(rows + row * stride + column, d, query ? a.q_norm : key ? a.k_norm : nullptr, query || key, a, head);
   }
   TB_DEVICE void take(const Tile& tile, const StepRows& rows) {
-    const turbo_device_attend& a = args.a;
-    const uint32_t d = a.k.head_dim, n = NQ + 2 * static_cast<uint32_t>(__builtin_popcount(rows.in_chunk));
+    const uint32_t n = NQ + 2 * static_cast<uint32_t>(__builtin_popcount(rows.in_chunk));
     TB_NO_UNROLL
     for (uint32_t item = wave(); item < n; item += kAttendWaves) {
+      const AttendArgs& args = again(given);
+      const turbo_device_attend& a = args.a;
+      const uint32_t d = a.k.head_dim;
       const bool query = item < NQ, key = !query && (item - NQ) % 2 == 0;
       const uint32_t append_row = query ? 0 : rows.row((item - NQ) / 2);
       if (item != wave() || (!query && append_row != guess(item))) request(item, append_row);
@@ -376,16 +375,18 @@ struct Heads {
     }
   }
   /// The row that an item most likely is, before the table is known.
-  TB_DEVICE uint32_t guess(uint32_t item) const { return item < NQ ? 0 : min_of((item - NQ) / 2, args.a.max_rows - 1); }
+  TB_DEVICE uint32_t guess(uint32_t item) const { return item < NQ ? 0 : min_of((item - NQ) / 2, given.a.max_rows - 1); }
 
  private:
   TB_DEVICE uint8_t* block_of_slot(const Tile& tile, uint32_t slot, bool key) const {
+    const AttendArgs& args = again(given);
     constexpr bool open = K::kForms == 2;
     const KvSide& side = key ? args.k : args.v;
     return const_cast<uint8_t*>(block_of(args.a.table, key ? args.a.k : args.a.v, tile.seq, slot, open)) +
            tile.kv_head * (open ? side.open_head_bytes : side.head_bytes);
   }
   TB_DEVICE void append(const Tile& tile, uint8_t* block, uint32_t slot, bool key, float* x) {
+    const AttendArgs& args = again(given);
     const uint32_t d = args.a.k.head_dim;
     if (key && args.k.center) {
       for (uint32_t e = lane(); e < d; e += kWave) x[e] -= args.k.center[uint64_t{tile.kv_head} * d + e];
@@ -433,10 +434,10 @@ TB_DEVICE void attend_body(const AttendArgs& given) {
   HeldKeys<K, L, NQ> keys;
   HeldValues<V, L, NQ> values;
   const auto split_of = [&](const Tile& tile, uint32_t chunk) {
-    return straight_split<K::kForms>(args, tile, chunk * kChunkSplits + wave_split());
+    return straight_split<K::kForms>(again(given), tile, chunk * kChunkSplits + wave_split());
   };
   const auto begin_chunk = [&](const Tile& tile, const Straight& at) {
-    request_keys<K, L, NQ>(args, tile, at, keys);
+    request_keys<K, L, NQ>(given, tile, at, keys);
     if (lane() == 0) sh.at[wave()] = at;
     sync_wave();
   };
@@ -455,10 +456,13 @@ TB_DEVICE void attend_body(const AttendArgs& given) {
     most[j] = kNoScore;
   }
   sync_block();
-  const Tile& tile = sh.tile;
+  const Tile& tile = same_in_wave(sh.tile);
   TB_NO_UNROLL
   for (uint32_t chunk = chunk_begin; chunk < n_chunks; chunk += chunk_step) {
-    const Straight& at = sh.at[wave()];
+    const AttendArgs& args = again(given);
+    const turbo_device_attend& a = args.a;
+    const uint32_t d = a.v.head_dim;
+    const Straight& at = same_in_wave(sh.at[wave()]);
     const uint32_t split = chunk * kChunkSplits + wave_split(), first = split * kSplit;
     if (renews && chunk == chunk_begin && at.is && first + keys.end > tile.committed && wave_part() * kPartKeys < keys.end && (K::kForms == 1 || keys.open))
       K::template renew<L>(args.k, at.places(a.k, args.k, tile.kv_head, keys.open, nullptr), d, wave_part() * kPartKeys,  // the step's own are there now
@@ -474,12 +478,13 @@ TB_DEVICE void attend_body(const AttendArgs& given) {
     chunk_values<V, L, NQ>(args, tile, sh, split, at, values, here, [&] {
       if (more) begin_chunk(tile, ahead);
     });
+    const AttendArgs& late = again(given);
     TB_UNROLL
     for (uint32_t j = 0; j < N; ++j) {
       const uint32_t i = thread() + kAttendThreads * j, q = i / D, e = i % D;
       if (q >= NQ || e >= d || sh.queries.n_keys[q] <= chunk * kChunk) continue;
       const float m = largest_score(sh, q), l = sum_of_chunk(sh, q);
-      if (alone && !args.loop) {  // as below, with factors 0 and 1
+      if (alone && !late.loop) {  // as below, with factors 0 and 1
         value[j] = here[j] + 0.0f;
         sum[j] = l;
       } else if (alone) {
@@ -488,7 +493,7 @@ TB_DEVICE void attend_body(const AttendArgs& given) {
         sum[j] = merge_into(sum[j], f.a, l, f.b);
         most[j] = f.most;
       } else if (sh.queries.valid[q]) {
-        float* const p = partial_of(args, sh.queries, q, chunk);
+        float* const p = partial_of(late, sh.queries, q, chunk);
         p[4 + e] = here[j];
         if (e == 0) {
           p[0] = m;
@@ -504,11 +509,12 @@ TB_DEVICE void attend_body(const AttendArgs& given) {
       sync_block();
     }
   }
+  const AttendArgs& last = again(given);
   if (alone) {
     TB_UNROLL
     for (uint32_t j = 0; j < N; ++j) {
       const uint32_t i = thread() + kAttendThreads * j, q = i / D, e = i % D;
-      if (q < NQ && e < d && sh.queries.valid[q]) write_output(args, sh.queries.row[q], sh.queries.head[q], d, e, value[j] / sum[j]);
+      if (q < NQ && e < d && sh.queries.valid[q]) write_output(last, sh.queries.row[q], sh.queries.head[q], last.a.v.head_dim, e, value[j] / sum[j]);
     }
     return;
   }
@@ -517,14 +523,14 @@ TB_DEVICE void attend_body(const AttendArgs& given) {
   fence_device();
   sync_block();
   if (thread() == 0) {
-    uint32_t* const counter = args.counters + uint64_t{tile.first_row} * grid_x() + block_x();
+    uint32_t* const counter = last.counters + uint64_t{tile.first_row} * grid_x() + block_x();
     sh.arrived = atomic_add(counter, 1);
     if (sh.arrived == n_blocks - 1) store_shared_word(counter, 0);
   }
   sync_block();
   if (sh.arrived != n_blocks - 1) return;
   fence_device();
-  merge_chunks<L, NQ>(args, tile, sh);
+  merge_chunks<L, NQ>(given, tile, sh);
 }
 
 }  // namespace turbo::gpu

@@ -18,19 +18,57 @@ static_assert(kPartKeys == kWave && kChunk == TURBO_DEVICE_CHUNK && kSplit == TU
 template <uint32_t N>
 constexpr uint32_t per_thread = (N + kAttendThreads - 1) / kAttendThreads;
 
-/// The wave's split of a chunk, and which of its waves this is.
-TB_DEVICE uint32_t wave_split() { return wave() / kSplitWaves; }
-TB_DEVICE uint32_t wave_part() { return wave() % kSplitWaves; }
-
-/// What a lane holds at a time: registers of keys, steps of values in one batch, batches.
-#if !defined(TB_KEY_REGISTERS)
-#define TB_KEY_REGISTERS 32
-#define TB_VALUE_BATCHES 2
+/// What is the same in all lanes of a wave, told to compilers that have scalar registers for it.
+#if defined(TB_AMD) && defined(__HIP_DEVICE_COMPILE__)
+TB_DEVICE uint32_t wave_number() { return static_cast<uint32_t>(__builtin_amdgcn_readfirstlane(static_cast<int>(wave()))); }
+template <class T>
+TB_DEVICE T same_in_wave(const T& from) {
+  struct Words { uint32_t w[sizeof(T) / 4]; };
+  static_assert(sizeof(Words) == sizeof(T));
+  Words words = __builtin_bit_cast(Words, from);
+  TB_UNROLL
+  for (uint32_t& w : words.w) w = static_cast<uint32_t>(__builtin_amdgcn_readfirstlane(static_cast<int>(w)));
+  return __builtin_bit_cast(T, words);
+}
+#else
+TB_DEVICE uint32_t wave_number() { return wave(); }
+template <class T>
+TB_DEVICE const T& same_in_wave(const T& from) { return from; }
 #endif
-constexpr uint32_t kKeyRegisters = TB_KEY_REGISTERS, kValueSteps = 8, kValueBatches = TB_VALUE_BATCHES;
-/// The same of keys that are taken row by row.
+
+/// A number that need not take a scalar register, of which there are too few.
+TB_DEVICE uint32_t in_lanes(uint32_t v) {
+#if defined(TB_AMD) && defined(__HIP_DEVICE_COMPILE__)
+  asm("" : "+v"(v));
+#endif
+  return v;
+}
+
+/// The wave's split of a chunk, and which of its waves this is.
+TB_DEVICE uint32_t wave_split() { return wave_number() / kSplitWaves; }
+TB_DEVICE uint32_t wave_part() { return wave_number() % kSplitWaves; }
+
+/// What a lane holds at a time: registers of keys, steps of values in one batch, batches, queries
+/// that a key is scored for. Few registers: for many queries, for keys
+/// that are taken row by row, and where the compiler spills.
 template <uint32_t L>
 constexpr uint32_t kFewRegisters = L == 32 ? 32 : 16;
+#if defined(TB_AMD)
+template <uint32_t L, uint32_t NQ>
+constexpr uint32_t kKeyRegisters = kFewRegisters<L>;
+template <uint32_t NQ>
+constexpr uint32_t kValueBatches = 1;
+template <uint32_t NQ>
+constexpr uint32_t kQueriesAtOnce = NQ == 4 ? 4 : 2;
+#else
+template <uint32_t L, uint32_t NQ>
+constexpr uint32_t kKeyRegisters = NQ <= 4 ? 32 : kFewRegisters<L>;
+template <uint32_t NQ>
+constexpr uint32_t kValueBatches = NQ <= 4 ? 2 : 1;
+template <uint32_t NQ>
+constexpr uint32_t kQueriesAtOnce = NQ < 4 ? NQ : 4;
+#endif
+constexpr uint32_t kValueSteps = 8;
 
 /// A lane's four elements of a value are number value_index() of the head.
 template <uint32_t L>

@@ -23,7 +23,7 @@ TB_DEVICE void copy_row(const uint8_t* from, uint8_t* to, uint32_t bytes) {
 }
 
 /// The keys of a wave as read: lane l has 8 elements of every (32 / L)th, `kHeld` of them at a time.
-template <class E, uint32_t L, uint32_t REGISTERS = kKeyRegisters>
+template <class E, uint32_t L, uint32_t REGISTERS>
 struct RowKeys {
   static constexpr uint32_t kGroups = kWave / L, kLoads = kPartKeys / kGroups, kMost = REGISTERS / (sizeof(typename E::Raw) / 4);
   static constexpr uint32_t kHeld = kLoads < kMost ? kLoads : kMost;
@@ -60,7 +60,7 @@ TB_DEVICE void score_rows(const KvSide& side, const float (*query)[D], const Pla
                           uint32_t begin, uint32_t end, RowKeys<E, L, R>& keys, float scale, float* s) {
   static_assert(D == 8 * L);
   using Keys = RowKeys<E, L, R>;
-  constexpr uint32_t kAtOnce = NQ < 4 ? NQ : 4;  // queries in registers
+  constexpr uint32_t kAtOnce = kQueriesAtOnce<NQ>;  // queries in registers
   constexpr uint32_t kGroups = Keys::kGroups, kWanted = !kFast ? 2 : kAtOnce * L >= 64 || L == 8 ? 4 : 8;
   constexpr uint32_t U = kWanted < Keys::kHeld ? kWanted : Keys::kHeld, kValues = kAtOnce * U, kKept = reduced_count<L / 2, 1, kValues>;
   static_assert(Keys::kHeld % U == 0);
@@ -218,7 +218,7 @@ struct RowCodec {
   TB_DEVICE static void prepare(const KvSide& side, Shared& sh, uint32_t q, uint32_t d, const float (&)[L / 4]) {
     E::prepare(side, sh.query[q], sh.scratch[wave()], d);
   }
-  template <uint32_t L, uint32_t R = kKeyRegisters>
+  template <uint32_t L, uint32_t R>
   using Keys = RowKeys<E, L, R>;
   template <uint32_t L, bool kFast, class Held>
   TB_DEVICE static void request(const KvSide& side, const Places<kFast>& places, bool, uint32_t d, uint32_t base, Held& keys) {

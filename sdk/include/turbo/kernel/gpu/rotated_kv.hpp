@@ -66,7 +66,7 @@ TB_DEVICE uint32_t level_byte(uint32_t i) {
 
 /// A row's scale as stored, and as a number.
 TB_DEVICE uint32_t stored_scale(const KvSide& side, const uint8_t* head, uint32_t row, uint32_t k) {
-  const uint8_t* const at = head + side.scales_at + uint64_t{row * side.n_scales + k} * side.scale_bytes;
+  const uint8_t* const at = head + (in_lanes(side.scales_at) + (row * in_lanes(side.n_scales) + k) * side.scale_bytes);
   return side.scale_bytes == 4 ? *reinterpret_cast<const uint32_t*>(at) : *reinterpret_cast<const uint16_t*>(at);
 }
 TB_DEVICE float scale_number(const KvSide& side, uint32_t stored) {
@@ -136,7 +136,7 @@ struct RotatedKeys : OpenRows {
   }
 
   /// Open keys, or packed ones in the first of the same registers.
-  template <uint32_t L, uint32_t R = kKeyRegisters>
+  template <uint32_t L, uint32_t R>
   struct Keys {
     static constexpr uint32_t kLanes = L / 4, kGroups = kWave / kLanes, kLoads = kPartKeys / kGroups;
     RowKeys<HalfElement, L, R> rows;
@@ -146,11 +146,11 @@ struct RotatedKeys : OpenRows {
   template <uint32_t L, bool kFast, class Held>
   TB_DEVICE static void request(const KvSide& side, const Places<kFast>& places, bool open, uint32_t d, uint32_t base, Held& keys) {
     if (open) return request_rows(places, side.open_pitch, d, base, keys.rows);
-    const uint32_t sub = lane() % Keys<L>::kLanes, own = 32 * sub < d ? sub : 0;
+    const uint32_t sub = lane() % Held::kLanes, own = 32 * sub < d ? sub : 0;
     const bool wide = d % 32 == 0;
     TB_UNROLL
-    for (uint32_t u = 0; u < Keys<L>::kLoads; ++u) {
-      const uint32_t key = base + u * Keys<L>::kGroups + lane() / Keys<L>::kLanes, row = places.row(key);
+    for (uint32_t u = 0; u < Held::kLoads; ++u) {
+      const uint32_t key = base + u * Held::kGroups + lane() / Held::kLanes, row = places.row(key);
       const uint8_t* const head = places.head(key);
       keys.rows.raw[u] = load_words(head + (uint64_t{row} * side.pitch + 4 * BITS * own), wide);
       keys.scale[u] = stored_scale(side, head, row, side.scale_group ? own : 0);
@@ -168,7 +168,7 @@ struct RotatedKeys : OpenRows {
       score_rows<HalfElement, L, NQ, kFast>(side, sh.query, places, whole, side.open_pitch, d, base, begin, end, keys.rows, scale, s);
       return;
     }
-    constexpr uint32_t kAtOnce = NQ < 4 ? NQ : 4;  // queries in registers
+    constexpr uint32_t kAtOnce = kQueriesAtOnce<NQ>;  // queries in registers
     constexpr uint32_t kLanes = L / 4, kGroups = kWave / kLanes, U = 2, kValues = kAtOnce * U, kKept = reduced_count<kLanes / 2, 1, kValues>;
     const uint32_t sub = lane() % kLanes, group = lane() / kLanes;
     const bool grouped = side.scale_group != 0;
@@ -184,7 +184,7 @@ struct RotatedKeys : OpenRows {
         TB_UNROLL
         for (uint32_t w = 0; w < 8; ++w) q[i][w] = sh.prepared.code[first_query + i][8 * sub + w];
       TB_UNROLL
-      for (uint32_t k = 0; k < Keys<L>::kLoads; k += U) {
+      for (uint32_t k = 0; k < Held::kLoads; k += U) {
         if (base + k * kGroups >= end) break;
         float part[kValues], g[U];
         TB_UNROLL
