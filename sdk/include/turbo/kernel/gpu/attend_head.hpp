@@ -2,8 +2,7 @@
 // fits its lanes: lane l holds element 32 p + l in x[p].
 #pragma once
 
-#include <turbo/kernel/gpu/attend_order.hpp>
-#include <turbo/kernel/gpu/kv_side.hpp>
+#include <turbo/kernel/gpu/attend_tile.hpp>
 #include <turbo/kernel/gpu/rope.hpp>
 
 namespace turbo::gpu {
@@ -74,5 +73,80 @@ TB_DEVICE void take_head(const float* from, float* to, uint32_t d, uint32_t n, c
   request_head(from, d, norm, rope, a, row);
   finish_head(row, d, n, norm != nullptr, rope, a, position, to);
 }
+
+/// The step's rows, a lane each, as far as blocks append them: at most kMaxFusedAppend.
+struct StepRows {
+  int32_t seq = 0, position = 0, slot = 0;
+  uint32_t in_chunk = 0;  // bit a row: of the tile's sequence, its position in one of the block's chunks
+  TB_DEVICE uint32_t row(uint32_t n) const {  // n-th of those
+    uint32_t left = in_chunk;
+    for (uint32_t i = 0; i < n; ++i) left &= left - 1;
+    return left ? static_cast<uint32_t>(__builtin_ffs(static_cast<int>(left))) - 1 : 0;
+  }
+};
+
+/// Heads that the block's waves take before the first scores: the tile's queries, and keys and values of the step's rows in
+/// its chunks. This block appends them for itself, the same bytes as every other block of such a chunk writes.
+template <class K, class V, uint32_t L, uint32_t NQ, class Shared>
+struct Heads {
+  static constexpr uint32_t P = L / 4;
+  const AttendArgs& given;
+  Shared& sh;
+  uint32_t first_row, kv_head, head_tile;
+  HeadRow<P> head;
+
+  TB_DEVICE void request(uint32_t item, uint32_t append_row) {
+    const AttendArgs& args = again(given);
+    const turbo_device_attend& a = args.a;
+    const uint32_t d = a.k.head_dim;
+    const bool query = item < NQ, key = !query && (item - NQ) % 2 == 0;
+    const uint64_t row = query ? min_of(first_row + row_of_query(args, item), a.max_rows - 1) : append_row;
+    const uint64_t column = uint64_t{query ? head_of_query(args, kv_head, head_tile, item) : kv_head} * d;
+    const float* const rows = query ? a.q : key ? a.k_rows : a.v_rows;
+    const uint64_t stride = query ? a.q_stride : key ? a.k_stride : a.v_stride;
+    request_head<P>(rows + row * stride + column, d, query ? a.q_norm : key ? a.k_norm : nullptr, query || key, a, head);
+  }
+  TB_DEVICE void take(const Tile& tile, const StepRows& rows) {
+    const uint32_t n = NQ + 2 * static_cast<uint32_t>(__builtin_popcount(rows.in_chunk));
+    TB_NO_UNROLL
+    for (uint32_t item = wave(); item < n; item += kAttendWaves) {
+      const AttendArgs& args = again(given);
+      const turbo_device_attend& a = args.a;
+      const uint32_t d = a.k.head_dim;
+      const bool query = item < NQ, key = !query && (item - NQ) % 2 == 0;
+      const uint32_t append_row = query ? 0 : rows.row((item - NQ) / 2);
+      if (item != wave() || (!query && append_row != guess(item))) request(item, append_row);
+      const uint32_t slot = static_cast<uint32_t>(shuffle(rows.slot, append_row));
+      const int32_t of_tile = shuffle(tile.position, min_of(row_of_query(args, item), tile.n_rows - 1)), of_step = shuffle(rows.position, append_row);
+      float* const to = query ? sh.query[item] : sh.scratch[wave()];
+      uint8_t* const block = query ? nullptr : block_of_slot(tile, slot, key);  // its id is read meanwhile
+      finish_head<P>(head, d, query ? 8 * L : d, query ? a.q_norm != nullptr : key && a.k_norm, query || key, a, query ? of_tile : of_step, to);
+      if (query) K::template prepare<L, NQ>(args.k, sh, item, d, head.x);
+      else append(tile, block, slot, key, to);
+    }
+  }
+  /// The row that an item most likely is, before the table is known.
+  TB_DEVICE uint32_t guess(uint32_t item) const { return item < NQ ? 0 : min_of((item - NQ) / 2, given.a.max_rows - 1); }
+
+ private:
+  TB_DEVICE uint8_t* block_of_slot(const Tile& tile, uint32_t slot, bool key) const {
+    const AttendArgs& args = again(given);
+    constexpr bool open = K::kForms == 2;
+    const KvSide& side = key ? args.k : args.v;
+    return const_cast<uint8_t*>(block_of(args.a.table, key ? args.a.k : args.a.v, tile.seq, slot, open)) +
+           tile.kv_head * (open ? side.open_head_bytes : side.head_bytes);
+  }
+  TB_DEVICE void append(const Tile& tile, uint8_t* block, uint32_t slot, bool key, float* x) {
+    const AttendArgs& args = again(given);
+    const uint32_t d = args.a.k.head_dim;
+    if (key && args.k.center) {
+      for (uint32_t e = lane(); e < d; e += kWave) x[e] -= args.k.center[uint64_t{tile.kv_head} * d + e];
+      sync_wave();
+    }
+    if (key) K::store(args.k, block, slot % kSplit, x, sh.spare(wave()), d);
+    else V::store(args.v, block, slot % kSplit, x, sh.spare(wave()), d);
+    sync_wave();
+  }
+};
 
 }  // namespace turbo::gpu

@@ -56,19 +56,20 @@ constexpr uint32_t kFewRegisters = L == 32 ? 32 : 16;
 #if defined(TB_AMD)
 template <uint32_t L, uint32_t NQ>
 constexpr uint32_t kKeyRegisters = kFewRegisters<L>;
+constexpr uint32_t kValueSteps = 4;
 template <uint32_t NQ>
-constexpr uint32_t kValueBatches = 1;
+constexpr uint32_t kValueBatches = 2;
 template <uint32_t NQ>
 constexpr uint32_t kQueriesAtOnce = NQ == 4 ? 4 : 2;
 #else
 template <uint32_t L, uint32_t NQ>
 constexpr uint32_t kKeyRegisters = NQ <= 4 ? 32 : kFewRegisters<L>;
+constexpr uint32_t kValueSteps = 8;
 template <uint32_t NQ>
 constexpr uint32_t kValueBatches = NQ <= 4 ? 2 : 1;
 template <uint32_t NQ>
 constexpr uint32_t kQueriesAtOnce = NQ < 4 ? NQ : 4;
 #endif
-constexpr uint32_t kValueSteps = 8;
 
 /// A lane's four elements of a value are number value_index() of the head.
 template <uint32_t L>

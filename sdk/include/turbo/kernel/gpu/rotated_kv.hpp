@@ -148,11 +148,12 @@ struct RotatedKeys : OpenRows {
     if (open) return request_rows(places, side.open_pitch, d, base, keys.rows);
     const uint32_t sub = lane() % Held::kLanes, own = 32 * sub < d ? sub : 0;
     const bool wide = d % 32 == 0;
+    const uint32_t pitch = in_lanes(side.pitch);
     TB_UNROLL
     for (uint32_t u = 0; u < Held::kLoads; ++u) {
       const uint32_t key = base + u * Held::kGroups + lane() / Held::kLanes, row = places.row(key);
       const uint8_t* const head = places.head(key);
-      keys.rows.raw[u] = load_words(head + (uint64_t{row} * side.pitch + 4 * BITS * own), wide);
+      keys.rows.raw[u] = load_words(head + (row * pitch + 4 * BITS * own), wide);
       keys.scale[u] = stored_scale(side, head, row, side.scale_group ? own : 0);
     }
   }
