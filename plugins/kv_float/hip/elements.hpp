@@ -31,6 +31,15 @@ struct F32Element : NoScale {
     x[6] = r.b.z;
     x[7] = r.b.w;
   }
+  using Raw4 = Float4;
+  TB_DEVICE static uint32_t offset4(uint32_t index) { return 16 * index; }
+  TB_DEVICE static Raw4 load4(const uint8_t* p) { return *reinterpret_cast<const Float4*>(p); }
+  TB_DEVICE static void convert4(const Raw4& r, float (&x)[4]) {
+    x[0] = r.x;
+    x[1] = r.y;
+    x[2] = r.z;
+    x[3] = r.w;
+  }
   TB_DEVICE static void store(const KvSide& side, uint8_t* head, uint32_t row, float* x, float*, uint32_t d) {
     float* const to = reinterpret_cast<float*>(head + uint64_t{row} * side.pitch);
     for (uint32_t e = lane(); e < d; e += kWave) to[e] = x[e];
@@ -49,6 +58,15 @@ struct Bf16Element : NoScale {
       x[2 * i] = from_bits(words[i] << 16);
       x[2 * i + 1] = from_bits(words[i] & 0xffff0000u);
     }
+  }
+  using Raw4 = Words2;
+  TB_DEVICE static uint32_t offset4(uint32_t index) { return 8 * index; }
+  TB_DEVICE static Raw4 load4(const uint8_t* p) { return *reinterpret_cast<const Words2*>(p); }
+  TB_DEVICE static void convert4(const Raw4& w, float (&x)[4]) {
+    x[0] = from_bits(w.x << 16);
+    x[1] = from_bits(w.x & 0xffff0000u);
+    x[2] = from_bits(w.y << 16);
+    x[3] = from_bits(w.y & 0xffff0000u);
   }
   TB_DEVICE static uint16_t round(float x) {
     const uint32_t u = bits(x);
@@ -89,19 +107,30 @@ struct Fp8Element {
   TB_DEVICE static float scale(const KvSide& side, const uint8_t* head, uint32_t row, uint32_t) {
     return side.n_scales ? half_to_float(reinterpret_cast<const uint16_t*>(head + side.scales_at)[row]) : 1.0f;
   }
-  TB_DEVICE static void convert(const Raw& w, float (&x)[8]) {
-    const uint32_t words[2] = {w.x, w.y};
-    TB_UNROLL
-    for (uint32_t i = 0; i < 2; ++i) {
-      const uint32_t c = words[i];  // bytes 0, 2 and 1, 3 as halves
-      const uint32_t even = kE4m3 ? (c & 0x00800080u) << 8 | (c & 0x007f007fu) << 7 : (c & 0x00ff00ffu) << 8;
-      const uint32_t odd = kE4m3 ? (c & 0x80008000u) | (c & 0x7f007f00u) >> 1 : c & 0xff00ff00u;
-      x[4 * i] = half_to_float(static_cast<uint16_t>(even));
-      x[4 * i + 1] = half_to_float(static_cast<uint16_t>(odd));
-      x[4 * i + 2] = half_to_float(static_cast<uint16_t>(even >> 16));
-      x[4 * i + 3] = half_to_float(static_cast<uint16_t>(odd >> 16));
-    }
+  TB_DEVICE static void convert4(uint32_t c, float (&x)[4]) {  // bytes 0, 2 and 1, 3 as halves
+    const uint32_t even = kE4m3 ? (c & 0x00800080u) << 8 | (c & 0x007f007fu) << 7 : (c & 0x00ff00ffu) << 8;
+    const uint32_t odd = kE4m3 ? (c & 0x80008000u) | (c & 0x7f007f00u) >> 1 : c & 0xff00ff00u;
+    x[0] = half_to_float(static_cast<uint16_t>(even));
+    x[1] = half_to_float(static_cast<uint16_t>(odd));
+    x[2] = half_to_float(static_cast<uint16_t>(even >> 16));
+    x[3] = half_to_float(static_cast<uint16_t>(odd >> 16));
   }
+  TB_DEVICE static void convert(const Raw& w, float (&x)[8]) {
+    float half[4];
+    convert4(w.x, half);
+    TB_UNROLL
+    for (uint32_t i = 0; i < 4; ++i) x[i] = half[i];
+    convert4(w.y, half);
+    TB_UNROLL
+    for (uint32_t i = 0; i < 4; ++i) x[4 + i] = half[i];
+  }
+  using Raw4 = uint32_t;
+  TB_DEVICE static uint32_t offset4(uint32_t index) { return 4 * index; }
+  TB_DEVICE static Raw4 load4(const uint8_t* p) { return *reinterpret_cast<const uint32_t*>(p); }
+  TB_DEVICE static uint16_t scale4(const KvSide& side, const uint8_t* head, uint32_t row, uint32_t) {
+    return side.n_scales ? reinterpret_cast<const uint16_t*>(head + side.scales_at)[row] : static_cast<uint16_t>(0);
+  }
+  TB_DEVICE static float scale_of(const KvSide& side, uint16_t stored) { return side.n_scales ? half_to_float(stored) : 1.0f; }
   TB_DEVICE static void prepare(const KvSide& side, float* query, float* spare, uint32_t d) {
     if (side.rotated) rotate_head(side, query, spare, d);
     for (uint32_t e = lane(); e < d; e += kWave) query[e] *= kGain;

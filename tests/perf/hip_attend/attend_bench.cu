@@ -1,5 +1,5 @@
 // Attention of one layer on an NVIDIA GPU: microseconds a layer and GB/s of the cache, at the head shapes of 1.7B (16 heads
-// on 8), 4B and 8B (32 on 8), behind 0, 4,096 and 32,768 tokens, for 1, 2, 4 and 8 rows; norm, rotary positions and append
+// on 8), 4B and 8B (32 on 8), behind 0, 250, 4,096 and 32,768 tokens, for 1, 2, 4 and 8 rows; norm, rotary positions and append
 // included. First every codec's bits are compared with the same kernels run as fibers. From the source's root:
 //   g++ -std=c++20 -O2 -fPIC -shared -fvisibility=hidden -ffp-contract=off -Isdk/include -Iplugins
 //     tests/perf/hip_attend/attend_reference.cpp -o libattend_reference.so -lboost_context
@@ -8,9 +8,7 @@
 //   ./attend_bench
 #include "attend_step.hpp"
 
-#include "kv_float/hip/f16.hip"
-#include "kv_float/hip/q4.hip"
-#include "kv_turboquant/hip/rotated4.hip"
+#include "attend_bench_kernels.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -26,6 +24,11 @@ using namespace attend_bench;
     }                                                                                                 \
   } while (0)
 
+#ifdef ATTEND_BENCH_THREADS
+constexpr uint32_t kThreads = ATTEND_BENCH_THREADS;
+#else
+constexpr uint32_t kThreads = turbo::gpu::kAttendThreads;
+#endif
 using Kernel = void (*)(const AttendArgs);
 
 static Kernel kernel_of(const Step& s) {
@@ -61,9 +64,18 @@ static AttendArgs on_device(Step& s, OnDevice& d, float*& out) {
   CHECK(cudaMemset(counters, 0, n_counters * 4));
   return s.args([&](const auto& v) { return d(v); }, out, partials, counters);
 }
+TB_ATTEND_KERNEL(nothing, AttendArgs) { (void)args; }
 static void launch(const Step& s, const AttendArgs& g, cudaStream_t stream) {
-  const dim3 grid(s.kv_heads * g.head_tiles, g.loop ? 1 : s.max_chunks, s.rows);
-  kernel_of(s)<<<grid, 128, 0, stream>>>(g);
+  cudaLaunchAttribute early{};  // as the runtime launches kernels that wait by themselves
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(s.kv_heads * g.head_tiles, g.loop ? 1 : s.chunk_blocks(132), s.rows);
+  config.blockDim = dim3(kThreads);
+  config.stream = stream;
+  config.attrs = &early;
+  config.numAttrs = 1;
+  CHECK(cudaLaunchKernelEx(&config, s.codec == "nothing" ? nothing : kernel_of(s), g));
 }
 
 static bool same_bits(const char* codec, uint32_t group, uint32_t depth, uint32_t rows) {
@@ -145,17 +157,30 @@ static void measure(const char* codec, const char* model, uint32_t group, uint32
   cudaStreamDestroy(stream);
 }
 
-int main() {
+/// Without arguments: compare, then measure everything. Else for each: "bits" compares, codec:group:depth:rows is measured.
+static bool compare() {
   bool good = true;
   for (const char* codec : {"f16", "q4", "rotated4"}) {
     for (uint32_t rows : {1u, 2u, 4u, 8u}) good &= same_bits(codec, 2, 0, rows);
     for (uint32_t rows : {1u, 3u}) good &= same_bits(codec, 4, 1000, rows);
-    good &= same_bits(codec, 2, 4096, 2);
+    for (uint32_t depth : {63u, 191u, 255u, 4096u}) good &= same_bits(codec, 2, depth, 2);
   }
   std::printf(good ? "all bits equal\n" : "BITS DIFFER\n");
+  return good;
+}
+int main(int argc, char** argv) {
+  bool good = true;
+  for (int i = 1; i < argc; ++i) {
+    char codec[16];
+    uint32_t group, depth, rows;
+    if (std::strcmp(argv[i], "bits") == 0) good &= compare();
+    else if (std::sscanf(argv[i], "%15[^:]:%u:%u:%u", codec, &group, &depth, &rows) == 4) measure(codec, group == 2 ? "1.7B" : "4B/8B", group, depth, rows);
+  }
+  if (argc > 1) return good ? 0 : 1;
+  good = compare();
   for (const char* codec : {"f16", "q4", "rotated4"})
     for (const auto& [model, group] : {std::pair{"1.7B", 2u}, std::pair{"4B/8B", 4u}})
-      for (uint32_t depth : {0u, 4096u, 32768u})
+      for (uint32_t depth : {0u, 250u, 4096u, 32768u})
         for (uint32_t rows : {1u, 2u, 4u, 8u}) measure(codec, model, group, depth, rows);
   return good ? 0 : 1;
 }

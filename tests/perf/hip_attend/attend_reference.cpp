@@ -2,9 +2,7 @@
 #define TB_FIBER
 #include "attend_step.hpp"
 
-#include "kv_float/hip/f16.hip"
-#include "kv_float/hip/q4.hip"
-#include "kv_turboquant/hip/rotated4.hip"
+#include "attend_bench_kernels.hpp"
 
 #include <cstdlib>
 
@@ -16,7 +14,7 @@ extern "C" __attribute__((visibility("default"))) void attend_reference(const ch
   const fiber::Kernel* kernel = fiber::Kernel::find(fiber::Kernel::first(), name);
   if (!kernel) std::abort();
   const uint32_t grid[3] = {args->a.k.n_kv_heads * args->head_tiles, args->loop ? 1 : args->a.max_chunks, args->a.max_rows};
-  fiber::run(*kernel, grid, 128, 0, args, false);
+  fiber::run(*kernel, grid, turbo::gpu::kAttendThreads, 0, args, false);
 }
 
 }  // namespace attend_bench

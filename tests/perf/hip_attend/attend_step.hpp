@@ -5,6 +5,7 @@
 #include <turbo/kernel/rotated_kv/codebooks.hpp>
 #include <turbo/kernel/rotated_kv/rotation.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <memory>
@@ -76,7 +77,7 @@ struct Step {
   void describe(uint32_t which) {
     KvSide& s = side[which];
     s.scale_bytes = 2;
-    if (codec == "f16") {
+    if (codec == "f16" || codec == "nothing") {
       s.pitch = 2 * kDim;
       s.head_bytes = 64ull * s.pitch;
       return;
@@ -102,6 +103,12 @@ struct Step {
     s.level8_unit = book.level8_unit;
   }
 
+  /// Blocks that share the chunks of a tile, as the host half of the codecs chooses for a device of so many units.
+  uint32_t chunk_blocks(uint32_t units) const {
+    const uint32_t tile_heads = std::min(group, queries), tile_rows = queries / tile_heads;
+    const uint32_t tiles = kv_heads * ((group + tile_heads - 1) / tile_heads) * ((rows + tile_rows - 1) / tile_rows);
+    return std::min(max_chunks, std::max(1u, 2 * units / tiles));
+  }
   uint64_t bytes_read() const { return 2 * (stride * (depth / 64)); }
   uint64_t partial_floats() const { return uint64_t{rows} * kv_heads * group * max_chunks * (kDim + 4); }
 
@@ -155,7 +162,7 @@ struct Step {
     g.k = side[0];
     g.v = side[1];
     for (uint32_t s : {0u, 1u}) {
-      if (codec == "f16") continue;
+      if (codec == "f16" || codec == "nothing") continue;
       KvSide& to = s ? g.v : g.k;
       to.first = place(tables[s]);
       to.level = to.first + kDim;
@@ -164,6 +171,7 @@ struct Step {
     g.partials = partials;
     g.counters = counters;
     g.partial_stride = kDim + 4;
+    g.group = group;
     g.tile_heads = group < queries ? group : queries;
     g.tile_rows = queries / g.tile_heads;
     g.head_tiles = (group + g.tile_heads - 1) / g.tile_heads;

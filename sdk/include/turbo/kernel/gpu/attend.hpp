@@ -1,360 +1,275 @@
 // Attention over blocks of a KV cache: the skeleton that codecs fill with how a key is scored on its codes and how a value
 // is added. The arithmetic's order is attend_order.hpp's.
 //
-// A block of 128 threads takes one kv head, one tile of queries (rows of one sequence times heads of the group) and either
-// one chunk of 256 positions or, `loop`, all of them in turn. Each of its 4 waves takes a split of 64 keys; a key is loaded
-// and converted once for all queries of the tile. One chunk a block: partial results go to memory, and the block that
-// comes last for its tile merges them in order, so one launch does it all. Nobody waits for anybody.
+// A block of 256 threads takes one tile of queries (attend_tile.hpp) and, of the chunks of 256 positions, every so many'th
+// or, `loop`, all of them in turn. Each split of 64 keys is two waves'; a key is loaded and converted once for all queries
+// of the tile. Without `loop` each chunk's partial results go to memory, and the block that comes last for its tile merges
+// them in order, so one launch does it all. Nobody waits for anybody.
+//
+// What a block waits for is memory, so whatever can be asked for is asked for early: rows and table at once; then keys,
+// while queries are normed and rotated or the chunk before is summed; then values, while scores become weights.
 //
 // Keys below `committed` lie where their position says; beyond, where each row's own path says, so splits that hold such
 // keys are taken row by row. Nothing outside the keys of a row is read into it: what other rows or unwritten memory hold,
 // NaN too, stays outside.
 //
 // A key codec K and a value codec V have
-//   kForms                         1, or 2: open and packed
+//   kForms                         1, or 2: open and packed; rows are stored open, keys below them packed
 //   Prepared<L, NQ>                shared memory of prepared queries (K)
 //   Tables                         shared memory of tables, filled by load_tables (K and V)
-//   prepare<L, NQ>                 by one wave: query q to what scores wants (K)
-//   scores<L, NQ, kFast>           by one wave: scores of keys [begin, end) of one form to s[key * NQ + query]
-//   add<L, NQ, kFast>              by one wave: weighted values of keys [begin, end) onto acc (V)
-//   place(sub, e, d)               element of the head that acc[..][e] of lane sub is (V)
+//   prepare<L, NQ>                 by one wave: query q, in shared memory and in lanes, to what scores wants (K)
+//   Keys<L>, request<L, kFast>     registers of 32 keys of one form from a base on, and their loads (K)
+//   renew<L>                       of the open (or only) form: once more those from a key on (K)
+//   scores<L, NQ, kFast>           by one wave: scores of keys among those to s[key * NQ + query] (K)
+//   Values<L>, request_values      registers of kHeld steps of kGroups keys of one form, 4 elements a lane (V)
+//   add<L, NQ, kAll>               by one wave: those values, weighted, onto acc (V)
+//   place(index, e, d)             element of the head that acc[..][e] of the lane with value_index() is (V)
 //   kFinishes, finish              by one wave: summed values of the packed (or only) form to the head's own basis, in place
 //   store                          by one wave: a row, less its center, into the open (or only) form
-// L is lanes a head: 8, 16 or 32 for heads of up to 64, 128 or 256. kFast: keys lie in one block in order, all wanted.
+// L is lanes a head: 8, 16 or 32 for heads of up to 64, 128 or 256. kFast: keys lie in one block in order.
 #pragma once
 
-#include <turbo/kernel/gpu/attend_order.hpp>
-#include <turbo/kernel/gpu/kv_side.hpp>
-#include <turbo/kernel/gpu/q8.hpp>
-#include <turbo/kernel/gpu/rope.hpp>
-#include <turbo/kernel/gpu/table.hpp>
+#include <turbo/kernel/gpu/attend_head.hpp>
+#include <turbo/kernel/gpu/attend_merge.hpp>
+#include <turbo/kernel/gpu/attend_tile.hpp>
 
-/// A kernel of 128 threads that may take all registers there are: ptxas else aims for more blocks and spills.
+/// Two blocks of a kernel fit a unit.
 #if defined(TB_NVIDIA)
-#define TB_ATTEND_KERNEL(name, Args) TB_WAITING_KERNEL(name, Args, __launch_bounds__(128, 1))
+#define TB_ATTEND_KERNEL(name, Args) TB_WAITING_KERNEL(name, Args, __launch_bounds__(turbo::gpu::kAttendThreads, 2))
 #else
-#define TB_ATTEND_KERNEL(name, Args) TB_KERNEL(name, Args, 128)
+#define TB_ATTEND_KERNEL(name, Args) TB_KERNEL(name, Args, turbo::gpu::kAttendThreads)
 #endif
 
 namespace turbo::gpu {
 
-constexpr uint32_t kAttendThreads = 128, kAttendWaves = 4;
-static_assert(kAttendWaves == kChunkSplits && kChunk == TURBO_DEVICE_CHUNK && kSplit == TURBO_KV_BLOCK);
-
-/// The kernel's argument struct, loaded anew: what is used late does not lie in scalar registers from the start, of which a
-/// large kernel has too few.
-template <class Args>
-TB_DEVICE const Args& again(const Args& args) {
-#if defined(TB_AMD) && defined(__HIP_DEVICE_COMPILE__)
-  (void)args;
-  typedef const __attribute__((address_space(4))) Args* Pointer;
-  Pointer p = (Pointer)__builtin_amdgcn_kernarg_segment_ptr();
-  asm volatile("" : "+s"(p));
-  return *(const Args*)p;
-#else
-  return args;
-#endif
-}
-
-/// A number that is an address of device memory.
-TB_DEVICE const uint8_t* device_address(uint64_t address) {
-#if defined(TB_AMD) && defined(__HIP_DEVICE_COMPILE__)
-  return (const uint8_t*)(const __attribute__((address_space(1))) uint8_t*)address;
-#else
-  return reinterpret_cast<const uint8_t*>(address);
-#endif
-}
-
-/// Where the keys of a split lie: head and row of key i.
-template <bool kFast>
-struct Places {
-  uint64_t base;         // kFast: head of the block; keys are its rows
-  const uint64_t* list;  // else, shared: head | row
-  const uint32_t* limit; // else, shared: queries see keys below
-  TB_DEVICE const uint8_t* head(uint32_t i) const { return device_address(kFast ? base : list[i] & ~uint64_t{63}); }
-  TB_DEVICE uint32_t row(uint32_t i) const { return kFast ? i : static_cast<uint32_t>(list[i] & 63); }
-};
-
-/// Rows and heads of a block; the same in all threads.
-struct Tile {
-  uint32_t first_row, n_rows, seq, kv_head, head_tile;
-  uint32_t committed, least_keys, most_keys;
-  uint32_t run_begin;   // first row of the sequence
-  bool live, tree, by_row;
-};
-
-template <uint32_t NQ>
-struct TileQueries {
-  uint32_t row[NQ], head[NQ], tile_row[NQ], n_keys[NQ], valid[NQ];
-};
-
-/// The tile whose first row is `row`; live is false for rows that begin none. By all waves alike.
-TB_DEVICE Tile find_tile(const AttendArgs& args, uint32_t row, uint32_t block, bool two_forms) {
-  const turbo_device_table& t = args.a.table;
-  Tile tile{};
-  tile.first_row = row;
-  tile.kv_head = block / args.head_tiles;
-  tile.head_tile = block % args.head_tiles;
-  const uint32_t n_live = live_rows(t);
-  if (row >= n_live) return tile;
-  const int32_t seq = t.row_seq[row];
-  tile.seq = static_cast<uint32_t>(seq);
-  tile.run_begin = row;
-  if (args.a.same_sequence) {
-    for (bool more = true; more;) {  // rows before this one, 32 at a time, nearest first
-      const uint32_t begin = tile.run_begin;
-      const bool same = lane() < begin && t.row_seq[lane() < begin ? begin - 1 - lane() : 0] == seq;
-      const uint32_t others = ~ballot(same);
-      const uint32_t run = others ? static_cast<uint32_t>(__builtin_ffs(static_cast<int>(others))) - 1 : kWave;
-      tile.run_begin -= run;
-      more = run == kWave;
-    }
-    if ((row - tile.run_begin) % args.tile_rows != 0) return tile;
-  }
-  const uint32_t mine = lane() < args.tile_rows && row + lane() < n_live ? row + lane() : row;
-  const bool same = t.row_seq[mine] == seq && (mine != row || lane() == 0);
-  const uint32_t others = ~ballot(same);
-  tile.n_rows = others ? static_cast<uint32_t>(__builtin_ffs(static_cast<int>(others))) - 1 : kWave;
-  const uint32_t own = lane() < tile.n_rows ? row + lane() : row;
-  const int32_t position = t.position[own];
-  uint32_t most = static_cast<uint32_t>(position) + 1, least = most;
-  TB_UNROLL
-  for (uint32_t m = kWave / 2; m; m >>= 1) {
-    const uint32_t a = shuffle_xor(most, m), b = shuffle_xor(least, m);
-    most = a > most ? a : most;
-    least = b < least ? b : least;
-  }
-  tile.live = true;
-  tile.most_keys = min_of(most, args.a.max_chunks * kChunk);
-  tile.least_keys = min_of(least, args.a.max_chunks * kChunk);
-  tile.committed = static_cast<uint32_t>(t.committed[seq]);
-  tile.tree = ballot(t.path_length[own] > 0) != 0;
-  tile.by_row = two_forms && !open_uncommitted(t) && (most - 1) / kSplit != (least - 1) / kSplit;
-  return tile;
-}
-
-/// By threads below NQ; a barrier follows.
-template <uint32_t NQ>
-TB_DEVICE void fill_queries(const AttendArgs& args, const Tile& tile, TileQueries<NQ>& queries) {
-  const uint32_t q = thread();
-  if (q >= NQ) return;
-  const uint32_t group = args.a.n_heads / args.a.k.n_kv_heads;
-  const uint32_t tile_row = q / args.tile_heads, of_group = tile.head_tile * args.tile_heads + q % args.tile_heads;
-  const uint32_t held_row = min_of(tile_row, tile.n_rows - 1), row = tile.first_row + held_row;
-  queries.row[q] = row;
-  queries.head[q] = tile.kv_head * group + min_of(of_group, group - 1);
-  queries.tile_row[q] = held_row;
-  queries.n_keys[q] = min_of(static_cast<uint32_t>(args.a.table.position[row]) + 1, args.a.max_chunks * kChunk);
-  queries.valid[q] = tile_row < tile.n_rows && of_group < group;
-}
-
-constexpr uint32_t kOpenForm = 1, kPackedForm = 2;
-
-/// How many of the first keys of a split a row reads in open form: 0, the sinks, or all.
-TB_DEVICE uint32_t open_keys(const turbo_device_table& t, uint32_t seq, uint32_t row_position, uint32_t split, uint32_t sinks) {
-  if (reads_open(t, row_position, seq, split * kSplit + kSplit - 1, 0)) return kSplit;
-  return split == 0 ? min_of(sinks, kSplit) : 0;
-}
-
-/// Forms that a row reads in a chunk.
-TB_DEVICE uint32_t forms_of_chunk(const turbo_device_table& t, uint32_t seq, uint32_t n_keys, uint32_t chunk, uint32_t sinks) {
-  uint32_t forms = 0;
-  for (uint32_t s = chunk * kChunkSplits; s < (chunk + 1) * kChunkSplits && s * kSplit < n_keys; ++s) {
-    const uint32_t open = open_keys(t, seq, n_keys - 1, s, sinks), here = min_of(kSplit, n_keys - s * kSplit);
-    forms |= (open > 0 ? kOpenForm : 0) | (open < here ? kPackedForm : 0);
-  }
-  return forms;
-}
-
-/// One wave over the keys of a split: fast(places, open, begin, end) or slow(...) for each run of keys of one form among
-/// `forms`. list and limit are shared memory of the wave.
-template <uint32_t kForms, uint32_t NQ, uint32_t kStep, class Fast, class Slow>
-TB_DEVICE void walk_split(const AttendArgs& args, const Tile& tile, const TileQueries<NQ>& queries, const turbo_device_kv& kv, const KvSide& side,
-                          uint32_t split, uint32_t forms, uint64_t* list, uint32_t* limit, Fast fast, Slow slow) {
-  const turbo_device_table& t = args.a.table;
-  const uint32_t first = split * kSplit;
-  if (tile.most_keys <= first) return;
-  const uint32_t last = min_of(first + kSplit, tile.most_keys);
-  const bool by_row = tile.by_row || (tile.tree && last > tile.committed);
-  const auto head_of = [&](uint32_t slot, bool open) {
-    return reinterpret_cast<uint64_t>(block_of(t, kv, tile.seq, slot, open) + tile.kv_head * (open ? side.open_head_bytes : side.head_bytes));
-  };
-  uint32_t open_end = kForms == 2 ? open_keys(t, tile.seq, tile.most_keys - 1, split, kv.sinks) : 0;
-  if (!by_row && tile.least_keys >= first + kSplit && open_end % kStep == 0) {
-    if (kForms == 2 && open_end > 0 && (forms & kOpenForm)) fast(Places<true>{head_of(first, true), nullptr, nullptr}, true, 0u, open_end);
-    if (open_end < kSplit && (forms & kPackedForm)) fast(Places<true>{head_of(first, false), nullptr, nullptr}, false, open_end, kSplit);
-    return;
-  }
-  const uint32_t n_passes = by_row ? tile.n_rows : 1;
-  for (uint32_t pass = 0; pass < n_passes; ++pass) {
-    const uint32_t row = tile.first_row + pass;
-    const uint32_t keys = by_row ? min_of(static_cast<uint32_t>(t.position[row]) + 1, args.a.max_chunks * kChunk) : tile.most_keys;
-    if (keys <= first) continue;
-    const uint32_t n = min_of(kSplit, keys - first);
-    if (kForms == 2 && by_row) open_end = open_keys(t, tile.seq, keys - 1, split, kv.sinks);
-    sync_wave();
-    for (uint32_t i = lane(); i < kSplit; i += kWave) {
-      const uint32_t position = first + min_of(i, n - 1), slot = by_row ? slot_of(t, row, tile.seq, position) : position;
-      list[i] = head_of(slot, kForms == 2 && min_of(i, n - 1) < open_end) | (slot % kSplit);
-    }
-    if (lane() < NQ) {
-      const uint32_t own = queries.n_keys[lane()], seen = own > first ? min_of(own - first, kSplit) : 0;
-      limit[lane()] = by_row && queries.tile_row[lane()] != pass ? 0 : seen;
-    }
-    sync_wave();
-    const Places<false> places{0, list, limit};
-    if (kForms == 2 && open_end > 0 && (forms & kOpenForm)) slow(places, true, 0u, min_of(open_end, n));
-    if (open_end < n && (forms & kPackedForm)) slow(places, false, open_end, n);
-  }
-}
-
 template <class K, class V, uint32_t L, uint32_t NQ>
 struct AttendShared {
   static constexpr uint32_t D = 8 * L;
-  TileQueries<NQ> queries;
-  float query[NQ][D];
+  alignas(16) float query[NQ][D];
+  alignas(16) float parts[kChunkSplits][NQ][D];
+  alignas(16) float s[kChunkSplits][kSplit * NQ];
+  alignas(16) float scratch[kAttendWaves][D];
+  alignas(16) float most[NQ][kAttendWaves];
+  alignas(16) float sum[NQ][kChunkSplits];
   typename K::template Prepared<L, NQ> prepared;
   typename K::Tables key_tables;
   typename V::Tables value_tables;
-  float scratch[kAttendWaves][D];
-  float s[kAttendWaves][kSplit * NQ];
   uint64_t list[kAttendWaves][kSplit];
   uint32_t limit[kAttendWaves][kWave];
-  float parts[kAttendWaves][NQ][D];
-  float most[kAttendWaves][NQ], sum[kAttendWaves][NQ];
-  float state_most[NQ], state_sum[NQ], state_a[NQ], state_b[NQ];
+  // Kept here between phases, so that they take no registers of those that hold keys and values.
+  Tile tile;
+  Straight at[kAttendWaves];
+  TileQueries<NQ> queries;
   uint32_t forms[NQ];
   uint32_t arrived;
+  /// Memory of D floats of a wave, as long as there are no parts.
+  TB_DEVICE float* spare(uint32_t of_wave) {
+    static_assert(NQ * kChunkSplits >= kAttendWaves);
+    return &parts[0][0][0] + of_wave * D;
+  }
 };
 
-/// A head of a row into shared memory, normed and rotated where asked for; zeros behind it up to n. By one wave.
-TB_DEVICE void take_head(const float* from, float* to, uint32_t d, uint32_t n, const float* norm, const turbo_device_attend& a, int32_t position,
-                         bool rope) {
-  for (uint32_t e = lane(); e < n; e += kWave) to[e] = e < d ? from[e] : 0.0f;
-  sync_wave();
-  if (norm) {
-    norm_head(to, d, norm, a.eps);
-    sync_wave();
-  }
-  if (rope && a.rope_dims) {
-    rope_head(to, a.rope_dims, a.rope_style, a.rope_frequencies, a.rope_magnitude, position, lane(), kWave);
-    sync_wave();
-  }
-}
+template <bool B>
+struct Always { static constexpr bool value = B; };
 
-/// Rows of the tile's sequence whose position lies in the chunk, into the cache: this block's own copy of that work, the
-/// same bytes as every other block of that chunk writes. A barrier follows.
-template <class K, class V, uint32_t L>
-TB_DEVICE void append_chunk(const AttendArgs& given, const Tile& tile, uint32_t chunk, float* scratch, float* spare) {
+/// Keys that a wave has asked for: those of [begin, end) from `from` on.
+template <class K, uint32_t L, uint32_t NQ>
+struct HeldKeys {
+  typename K::template Keys<L, kKeyRegisters<L, NQ>> keys;
+  uint32_t from, end;
+  bool open;
+};
+template <class V, uint32_t L, uint32_t NQ>
+struct HeldValues {
+  using Values = typename V::template Values<L>;
+  static constexpr uint32_t kSpan = Values::kHeld * Values::kGroups, kBatches = kSplit / kSpan, kAhead = kBatches < kValueBatches<NQ> ? kBatches : kValueBatches<NQ>;
+  Values batch[kAhead];
+};
+
+/// Ask for the wave's keys, or most of them: those of the last form. Registers are written in any case, so that they are
+/// free before.
+template <class K, uint32_t L, uint32_t NQ>
+TB_DEVICE void request_keys(const AttendArgs& given, const Tile& tile, const Straight& at, HeldKeys<K, L, NQ>& held) {
   const AttendArgs& args = again(given);
-  const turbo_device_attend& a = args.a;
-  const turbo_device_table& t = a.table;
-  const uint32_t n_live = live_rows(t), d = a.k.head_dim;
-  for (uint32_t row = tile.run_begin + wave(); row < n_live; row += kAttendWaves) {
-    if (static_cast<uint32_t>(t.row_seq[row]) != tile.seq) break;
-    const int32_t position = t.position[row];
-    if (static_cast<uint32_t>(position) / kChunk != chunk) continue;
-    const uint32_t slot = static_cast<uint32_t>(t.slot[row]), in_block = slot % kSplit;
-    const uint64_t at = row, head = uint64_t{tile.kv_head} * d;
-    take_head(a.k_rows + at * a.k_stride + head, scratch, d, d, a.k_norm, a, position, true);
-    if (args.k.center)
-      for (uint32_t e = lane(); e < d; e += kWave) scratch[e] -= args.k.center[head + e];
-    sync_wave();
-    constexpr bool open = K::kForms == 2;
-    const uint64_t bytes = open ? args.k.open_head_bytes : args.k.head_bytes;
-    K::store(args.k, const_cast<uint8_t*>(block_of(t, a.k, tile.seq, slot, open)) + tile.kv_head * bytes, in_block, scratch, spare, d);
-    sync_wave();
-    take_head(a.v_rows + at * a.v_stride + head, scratch, d, d, nullptr, a, position, false);
-    const uint64_t v_bytes = open ? args.v.open_head_bytes : args.v.head_bytes;
-    V::store(args.v, const_cast<uint8_t*>(block_of(t, a.v, tile.seq, slot, open)) + tile.kv_head * v_bytes, in_block, scratch, spare, d);
-    sync_wave();
-  }
+  const uint32_t begin = wave_part() * kPartKeys, open_end = K::kForms == 2 ? at.open_end[0] : 0;
+  held.end = min_of(begin + kPartKeys, at.n);
+  held.open = K::kForms == 2 && open_end >= held.end;
+  held.from = !held.open && open_end > begin ? open_end : begin;
+  if (at.is && begin < held.end)
+    K::template request<L, true>(args.k, at.places(args.a.k, args.k, tile.kv_head, held.open, nullptr), held.open, args.a.k.head_dim, begin, held.keys);
+  else held.keys = {};
 }
 
-/// Scores of this wave's split to s, and the largest of each query to most. By every wave.
+/// Scores of this wave's keys to s. By every wave.
 template <class K, uint32_t L, uint32_t NQ, class Shared>
-TB_DEVICE void score_split(const AttendArgs& given, const Tile& tile, Shared& sh, uint32_t split) {
+TB_DEVICE void score_keys(const AttendArgs& given, const Tile& tile, Shared& sh, uint32_t split, const Straight& at, HeldKeys<K, L, NQ>& held) {
   const AttendArgs& args = again(given);
-  float* const s = sh.s[wave()];
-  const uint32_t d = args.a.k.head_dim;
-  const bool whole = !tile.tree && !tile.by_row && tile.least_keys >= (split + 1) * kSplit;
-  if (!whole) {
+  float* const s = sh.s[wave_split()];
+  const uint32_t d = args.a.k.head_dim, begin = wave_part() * kPartKeys, first = split * kSplit;
+  uint32_t* const limit = sh.limit[wave()];
+  if (at.is) {
+    if (!at.whole) {
+      const uint32_t own = lane() < NQ ? sh.queries.n_keys[lane()] : 0;
+      limit[lane()] = own > first ? own - first : 0;
+      if (begin + lane() >= at.n) {
+        TB_UNROLL
+        for (uint32_t q = 0; q < NQ; ++q) s[(begin + lane()) * NQ + q] = kNoScore;
+      }
+      sync_wave();
+    }
+    if (begin < held.end) {
+      K::template scores<L, NQ, true>(args.k, sh, at.places(args.a.k, args.k, tile.kv_head, held.open, limit), at.whole, held.open, d, begin, held.from,
+                                      held.end, held.keys, args.a.scale, s);
+      if (K::kForms == 2 && held.from > begin) {  // the first of them are of the other form
+        const Places<true> places = at.places(args.a.k, args.k, tile.kv_head, true, limit);
+        K::template request<L, true>(args.k, places, true, d, begin, held.keys);
+        K::template scores<L, NQ, true>(args.k, sh, places, at.whole, true, d, begin, begin, held.from, held.keys, args.a.scale, s);
+      }
+    }
+  } else {
+    for (uint32_t i = lane(); i < kPartKeys * NQ; i += kWave) s[begin * NQ + i] = kNoScore;
     sync_wave();
-    for (uint32_t i = lane(); i < kSplit * NQ; i += kWave) s[i] = kNoScore;
-    sync_wave();
+    walk_rows<K::kForms, NQ>(args, tile, sh.queries, args.a.k, args.k, split, kOpenForm | kPackedForm, begin, begin + kPartKeys, sh.list[wave()],
+                             limit, [&](const Places<false>& places, bool open, uint32_t from, uint32_t end) {
+                               typename K::template Keys<L, kFewRegisters<L>> keys;
+                               K::template request<L, false>(args.k, places, open, d, begin, keys);
+                               K::template scores<L, NQ, false>(args.k, sh, places, false, open, d, begin, from, end, keys, args.a.scale, s);
+                             });
   }
-  walk_split<K::kForms, NQ, 1>(
-      args, tile, sh.queries, args.a.k, args.k, split, kOpenForm | kPackedForm, sh.list[wave()], sh.limit[wave()],
-      [&](const Places<true>& places, bool open, uint32_t begin, uint32_t end) {
-        K::template scores<L, NQ, true>(args.k, sh, places, open, d, begin, end, args.a.scale, s);
-      },
-      [&](const Places<false>& places, bool open, uint32_t begin, uint32_t end) {
-        K::template scores<L, NQ, false>(args.k, sh, places, open, d, begin, end, args.a.scale, s);
-      });
   sync_wave();
 }
 
-template <uint32_t NQ>
-TB_DEVICE void split_most(const float* s, float* most) {
-  float v[NQ];
+template <class Shared>
+TB_DEVICE float largest_score(const Shared& sh, uint32_t q) {
+  float m = sh.most[q][0];
   TB_UNROLL
-  for (uint32_t q = 0; q < NQ; ++q) v[q] = max_of(s[lane() * NQ + q], s[(lane() + kWave) * NQ + q]);
+  for (uint32_t w = 1; w < kAttendWaves; ++w) m = __builtin_fmaxf(m, sh.most[q][w]);
+  return m;
+}
+
+/// Scores of the chunk to weights. By every wave; contains a barrier, and another follows.
+template <uint32_t NQ, class Shared>
+TB_DEVICE void weigh(Shared& sh) {
+  float* const s = sh.s[wave_split()] + (wave_part() * kPartKeys + lane()) * NQ;
+  float own[NQ], v[NQ];
+  TB_UNROLL
+  for (uint32_t q = 0; q < NQ; ++q) v[q] = own[q] = s[q];
   reduce_scatter<16, 1>(v, MaxJoin{});
-  most[reduced_index<16, 1, NQ>()] = v[0];
-}
-
-/// Scores to weights, and their sum.
-template <uint32_t NQ>
-TB_DEVICE void split_weights(float* s, const float (&most)[NQ], float* sum) {
-  float v[NQ];
+  sh.most[reduced_index<16, 1, NQ>()][wave()] = v[0];
+  sync_block();
   TB_UNROLL
-  for (uint32_t q = 0; q < NQ; ++q) {
-    const float a = exp_of(s[lane() * NQ + q] - most[q]), b = exp_of(s[(lane() + kWave) * NQ + q] - most[q]);
-    s[lane() * NQ + q] = a;
-    s[(lane() + kWave) * NQ + q] = b;
-    v[q] = a + b;
-  }
+  for (uint32_t q = 0; q < NQ; ++q) s[q] = exp_of(own[q] - largest_score(sh, q));
+}
+/// Sums of the wave's split, either wave for half of the queries.
+template <uint32_t NQ, class Shared>
+TB_DEVICE void sum_weights(Shared& sh) {
+  constexpr uint32_t N = NQ / kSplitWaves;
+  const float* const s = sh.s[wave_split()];
+  const uint32_t first = wave_part() * N;
+  float v[N];
+  TB_UNROLL
+  for (uint32_t q = 0; q < N; ++q) v[q] = s[lane() * NQ + first + q] + s[(lane() + kWave) * NQ + first + q];
   reduce_scatter<16, 1>(v, AddJoin{});
-  sum[reduced_index<16, 1, NQ>()] = v[0];
-  sync_wave();
+  sh.sum[first + reduced_index<16, 1, N>()][wave_split()] = v[0];
+}
+template <class Shared>
+TB_DEVICE float sum_of_chunk(const Shared& sh, uint32_t q) {
+  return sh.sum[q][0] + sh.sum[q][1] + sh.sum[q][2] + sh.sum[q][3];
 }
 
-/// Weighted values of the keys of one form in this wave's split to parts. By every wave.
-template <class V, uint32_t L, uint32_t NQ, class Shared>
-TB_DEVICE void add_split(const AttendArgs& given, const Tile& tile, Shared& sh, uint32_t split, uint32_t form) {
+template <class V, uint32_t L, uint32_t NQ>
+TB_DEVICE void request_batches(const AttendArgs& args, const Places<true>& places, bool open, uint32_t end, HeldValues<V, L, NQ>& held) {
+  TB_UNROLL
+  for (uint32_t h = 0; h < HeldValues<V, L, NQ>::kAhead; ++h) {
+    if (h * HeldValues<V, L, NQ>::kSpan < end)
+      V::template request_values<L, true>(args.v, places, open, args.a.v.head_dim, h * HeldValues<V, L, NQ>::kSpan, held.batch[h]);
+    else held.batch[h] = {};
+  }
+}
+/// Ask for the first values of the split, those of the packed (or only) form where there are such.
+template <class V, uint32_t L, uint32_t NQ>
+TB_DEVICE void request_first(const AttendArgs& given, const Tile& tile, const Straight& at, HeldValues<V, L, NQ>& held) {
   const AttendArgs& args = again(given);
-  constexpr uint32_t kGroups = kWave / L;
-  const float* const s = sh.s[wave()];
-  const uint32_t d = args.a.v.head_dim, sub = lane() % L;
-  float acc[NQ][8];
+  const bool open = V::kForms == 2 && at.open_end[1] == at.n;
+  request_batches<V, L, NQ>(args, at.places(args.a.v, args.v, tile.kv_head, open, nullptr), open, at.is ? at.n : 0, held);
+}
+
+/// Weighted values of the keys of one form in the wave's split to parts, half of the elements a wave. By every wave.
+template <class V, uint32_t L, uint32_t NQ, class Shared>
+TB_DEVICE void add_split(const AttendArgs& given, const Tile& tile, Shared& sh, uint32_t split, uint32_t form, const Straight& at, HeldValues<V, L, NQ>& held) {
+  using Held = HeldValues<V, L, NQ>;
+  const AttendArgs& args = again(given);
+  const float* const s = sh.s[wave_split()];
+  const uint32_t d = args.a.v.head_dim, first = split * kSplit;
+  const bool open = V::kForms == 2 && form == kOpenForm;
+  float acc[NQ][4];
+  uint32_t seen[NQ];
   TB_UNROLL
   for (uint32_t q = 0; q < NQ; ++q)
     TB_UNROLL
-    for (uint32_t e = 0; e < 8; ++e) acc[q][e] = 0.0f;
-  walk_split<V::kForms, NQ, kGroups>(
-      args, tile, sh.queries, args.a.v, args.v, split, form, sh.list[wave()], sh.limit[wave()],
-      [&](const Places<true>& places, bool open, uint32_t begin, uint32_t end) {
-        V::template add<L, NQ, true>(args.v, sh.value_tables, places, open, d, begin, end, s, acc);
-      },
-      [&](const Places<false>& places, bool open, uint32_t begin, uint32_t end) {
-        V::template add<L, NQ, false>(args.v, sh.value_tables, places, open, d, begin, end, s, acc);
-      });
-  constexpr uint32_t kKept = reduced_count<16, L, 8>;
-  const uint32_t from = reduced_index<16, L, 8>();
+    for (uint32_t e = 0; e < 4; ++e) acc[q][e] = 0.0f;
+  if (at.is) {
+    const uint32_t open_end = V::kForms == 2 ? at.open_end[1] : 0, begin = open ? 0 : open_end, last_of_form = open ? open_end : at.n;
+    const uint32_t end = begin < last_of_form ? last_of_form : 0;
+    if (end > 0) {
+      const Places<true> places = at.places(args.a.v, args.v, tile.kv_head, open, nullptr);
+      if (open && open_end != at.n) request_batches<V, L, NQ>(args, places, open, end, held);
+      const auto walk = [&](auto all) {
+        TB_NO_UNROLL
+        for (uint32_t k = 0; k < end; k += Held::kAhead * Held::kSpan) {
+          TB_UNROLL
+          for (uint32_t h = 0; h < Held::kAhead; ++h) {
+            const uint32_t here = k + h * Held::kSpan, next = here + Held::kAhead * Held::kSpan;
+            if (here < end) V::template add<L, NQ, decltype(all)::value>(args.v, sh.value_tables, open, here, begin, seen, held.batch[h], s, acc);
+            if (next < end) V::template request_values<L, true>(args.v, places, open, d, next, held.batch[h]);
+          }
+        }
+      };
+      if (at.whole && begin == 0 && end == kSplit) {
+        walk(Always<true>{});
+      } else {
+        TB_UNROLL
+        for (uint32_t q = 0; q < NQ; ++q) {
+          const uint32_t own = sh.queries.n_keys[q], last = own > first ? min_of(own - first, end) : 0;
+          seen[q] = last > begin ? last - begin : 0;
+        }
+        walk(Always<false>{});
+      }
+    }
+  } else {
+    const uint32_t* const limit = sh.limit[wave()];
+    walk_rows<V::kForms, NQ>(args, tile, sh.queries, args.a.v, args.v, split, form, 0, kSplit, sh.list[wave()], sh.limit[wave()],
+                             [&](const Places<false>& places, bool as_open, uint32_t begin, uint32_t end) {
+                               TB_UNROLL
+                               for (uint32_t q = 0; q < NQ; ++q) {
+                                 const uint32_t last = min_of(limit[q], end);
+                                 seen[q] = last > begin ? last - begin : 0;
+                               }
+                               TB_NO_UNROLL
+                               for (uint32_t k = begin / Held::kSpan * Held::kSpan; k < end; k += Held::kSpan) {
+                                 typename Held::Values batch;
+                                 V::template request_values<L, false>(args.v, places, as_open, d, k, batch);
+                                 V::template add<L, NQ, false>(args.v, sh.value_tables, as_open, k, begin, seen, batch, s, acc);
+                               }
+                             });
+  }
+  constexpr uint32_t kKept = reduced_count<16, L, 4>;
+  const uint32_t from = reduced_index<16, L, 4>(), index = value_index<L>();
   TB_UNROLL
   for (uint32_t q = 0; q < NQ; ++q) {
     reduce_scatter<16, L>(acc[q], AddJoin{});
-    if (8 * sub < d) {
+    if (4 * index < d) {
       TB_UNROLL
-      for (uint32_t e = 0; e < kKept; ++e)
-        sh.parts[wave()][q][form == kOpenForm ? 8 * sub + from + e : V::place(sub, from + e, d)] = acc[q][e];
+      for (uint32_t e = 0; e < kKept; ++e) sh.parts[wave_split()][q][open ? 4 * index + from + e : V::place(index, from + e, d)] = acc[q][e];
     }
   }
 }
 
-/// The chunk's values: this thread's elements thread() + 128 j of [NQ][8 L]. Starts and ends with barriers.
-template <class V, uint32_t L, uint32_t NQ, class Shared, uint32_t N>
-TB_DEVICE void chunk_values(const AttendArgs& args, const Tile& tile, Shared& sh, uint32_t split, float (&value)[N]) {
+/// The chunk's values: this thread's elements thread() + 256 j of [NQ][8 L]. By the block, which has met since the weights
+/// were written; contains barriers. then() is called once the wave's values have been used.
+template <class V, uint32_t L, uint32_t NQ, class Shared, uint32_t N, class Then>
+TB_DEVICE void chunk_values(const AttendArgs& args, const Tile& tile, Shared& sh, uint32_t split, const Straight& at, HeldValues<V, L, NQ>& held,
+                            float (&value)[N], Then then) {
   constexpr uint32_t D = 8 * L;
   const uint32_t d = args.a.v.head_dim;
   uint32_t forms = kPackedForm;
@@ -366,39 +281,33 @@ TB_DEVICE void chunk_values(const AttendArgs& args, const Tile& tile, Shared& sh
   for (uint32_t j = 0; j < N; ++j) value[j] = 0.0f;
   const auto summed = [&](uint32_t q, uint32_t e) { return sh.parts[0][q][e] + sh.parts[1][q][e] + sh.parts[2][q][e] + sh.parts[3][q][e]; };
   if (forms & kPackedForm) {
-    add_split<V, L, NQ>(args, tile, sh, split, kPackedForm);
+    add_split<V, L, NQ>(args, tile, sh, split, kPackedForm, at, held);
+    if (V::kForms == 1 || !(forms & kOpenForm)) then();
     sync_block();
     if constexpr (V::kFinishes) {
-      TB_UNROLL
-      for (uint32_t j = 0; j < N; ++j) {
-        const uint32_t i = thread() + kAttendThreads * j, q = i / D, e = i % D;
-        if (e < d) sh.parts[0][q][e] = summed(q, e);
+      for (uint32_t q = wave(); q < NQ; q += kAttendWaves) {
+        for (uint32_t e = lane(); e < d; e += kWave) sh.parts[0][q][e] = summed(q, e);
+        sync_wave();
+        V::finish(args.v, sh.parts[0][q], d, sh.scratch[wave()]);
       }
       sync_block();
-      for (uint32_t q = wave(); q < NQ; q += kAttendWaves) V::finish(args.v, sh.parts[0][q], d, sh.scratch[wave()]);
-      sync_block();
-      TB_UNROLL
-      for (uint32_t j = 0; j < N; ++j) {
-        const uint32_t i = thread() + kAttendThreads * j, q = i / D, e = i % D;
-        if (e < d) value[j] = sh.parts[0][q][e];
-      }
-    } else {
-      TB_UNROLL
-      for (uint32_t j = 0; j < N; ++j) {
-        const uint32_t i = thread() + kAttendThreads * j, q = i / D, e = i % D;
-        if (e < d) value[j] = summed(q, e);
-      }
+    }
+    TB_UNROLL
+    for (uint32_t j = 0; j < N; ++j) {
+      const uint32_t i = thread() + kAttendThreads * j, q = i / D, e = i % D;
+      if (q < NQ && e < d) value[j] = V::kFinishes ? sh.parts[0][q][e] : summed(q, e);
     }
   }
   if constexpr (V::kForms == 2) {
     if (forms & kOpenForm) {
-      sync_block();
-      add_split<V, L, NQ>(args, tile, sh, split, kOpenForm);
+      if (forms & kPackedForm) sync_block();
+      add_split<V, L, NQ>(args, tile, sh, split, kOpenForm, at, held);
+      then();
       sync_block();
       TB_UNROLL
       for (uint32_t j = 0; j < N; ++j) {
         const uint32_t i = thread() + kAttendThreads * j, q = i / D, e = i % D;
-        if (e >= d) continue;
+        if (q >= NQ || e >= d) continue;
         const float open = summed(q, e);
         if (sh.forms[q] & kOpenForm) value[j] = sh.forms[q] & kPackedForm ? value[j] + open : open;
       }
@@ -406,199 +315,147 @@ TB_DEVICE void chunk_values(const AttendArgs& args, const Tile& tile, Shared& sh
   }
 }
 
-/// Element e of a head of a row. With bytes wanted heads are whole tiles, so a wave holds one and comes here together.
-TB_DEVICE void write_output(const AttendArgs& args, uint32_t row, uint32_t head, uint32_t d, uint32_t e, float x) {
-  const uint64_t column = uint64_t{head} * d + e;
-  args.a.out[row * args.a.out_stride + column] = x;
-  if (args.out_q8.codes) write_q8_tile(args.out_q8, row, static_cast<uint32_t>(column / kQ8Tile), x, 1.f);
+/// Forms that each query reads in a chunk, by one wave; a barrier follows.
+template <uint32_t NQ>
+TB_DEVICE void fill_forms(const AttendArgs& args, const Tile& tile, int32_t position, uint32_t chunk, uint32_t* forms) {
+  const int32_t of_query = shuffle(position, min_of(row_of_query(args, min_of(lane(), NQ - 1)), tile.n_rows - 1));
+  const uint32_t n_keys = min_of(static_cast<uint32_t>(of_query) + 1, args.a.max_chunks * kChunk);
+  if (lane() < NQ) forms[lane()] = forms_of_chunk(args.a.table, tile.seq, n_keys, chunk, args.a.v.sinks);
 }
 
-/// Merge the chunks of the tile's queries, whose partials all lie in memory, and write out. By the block that came last.
-template <uint32_t L, uint32_t NQ, class Shared>
-TB_DEVICE void merge_chunks(const AttendArgs& given, const Tile& tile, Shared& sh) {
-  constexpr uint32_t D = 8 * L, kBatch = 64;
-  const AttendArgs& args = again(given);
-  const turbo_device_attend& a = args.a;
-  const uint32_t d = a.v.head_dim, n_chunks = (tile.most_keys + kChunk - 1) / kChunk;
-  float* const keep = sh.s[0];  // [NQ][kBatch]: factor of what is there
-  float* const take = sh.s[1];  // of what comes
-  float* const sums = sh.s[2];  // its sum, times take
-  const auto partial = [&](uint32_t q, uint32_t chunk) {
-    return args.partials + ((uint64_t{sh.queries.row[q]} * a.n_heads + sh.queries.head[q]) * a.max_chunks + chunk) * args.partial_stride;
-  };
-  float* const value = &sh.parts[0][0][0];  // what is merged so far, and its sum; by the thread that goes on with it
-  float* const sum = &sh.parts[1][0][0];
-  for (uint32_t i = thread(); i < NQ * D; i += kAttendThreads) value[i] = sum[i] = 0.0f;
-  for (uint32_t q = thread(); q < NQ; q += kAttendThreads) sh.most[0][q] = kNoScore;
-  for (uint32_t begin = 0; begin < n_chunks; begin += kBatch) {
-    sync_block();
-    for (uint32_t q = wave(); q < NQ; q += kAttendWaves) {
-      const uint32_t own = (sh.queries.n_keys[q] + kChunk - 1) / kChunk;
-      float carried = sh.most[0][q];
-      for (uint32_t i = 0; i < kBatch; i += kWave) {
-        const uint32_t chunk = begin + i + lane();
-        const float* const p = partial(q, chunk < own ? chunk : 0);
-        const float here = chunk < own ? p[0] : kNoScore, l = p[1];
-        float most = here;
-        TB_UNROLL
-        for (uint32_t step = 1; step < kWave; step *= 2) {
-          const float before = shuffle(most, lane() >= step ? lane() - step : lane());
-          if (lane() >= step) most = max_of(before, most);
-        }
-        most = max_of(carried, most);
-        const float below = shuffle(most, lane() ? lane() - 1 : 0), there = lane() ? below : carried;
-        const MergeFactors f = merge_factors(there, here);
-        if (chunk < own) {
-          keep[q * kBatch + i + lane()] = f.a;
-          take[q * kBatch + i + lane()] = f.b;
-          sums[q * kBatch + i + lane()] = l;
-        }
-        carried = shuffle(most, kWave - 1);
-      }
-      if (lane() == 0) sh.most[0][q] = carried;
-    }
-    sync_block();
-    TB_NO_UNROLL
-    for (uint32_t i = thread(); i < NQ * D; i += kAttendThreads) {
-      const uint32_t q = i / D, e = i % D;
-      if (e >= d) continue;
-      const uint32_t own = (sh.queries.n_keys[q] + kChunk - 1) / kChunk;
-      const uint32_t n = own > begin ? min_of(kBatch, own - begin) : 0;
-      const float* const first = partial(q, n ? begin : 0) + 4 + e;
-      const float *const a_of = keep + q * kBatch, *const b_of = take + q * kBatch, *const l_of = sums + q * kBatch;
-      float v = value[i], l = sum[i];
-      uint32_t c = 0;
-      TB_NO_UNROLL
-      for (; c + 8 <= n; c += 8) {
-        float next[8];
-        TB_UNROLL
-        for (uint32_t u = 0; u < 8; ++u) next[u] = first[uint64_t{c + u} * args.partial_stride];
-        TB_UNROLL
-        for (uint32_t u = 0; u < 8; ++u) {
-          v = merge_into(v, a_of[c + u], next[u], b_of[c + u]);
-          l = merge_into(l, a_of[c + u], l_of[c + u], b_of[c + u]);
-        }
-      }
-      TB_NO_UNROLL
-      for (; c < n; ++c) {
-        v = merge_into(v, a_of[c], first[uint64_t{c} * args.partial_stride], b_of[c]);
-        l = merge_into(l, a_of[c], l_of[c], b_of[c]);
-      }
-      value[i] = v;
-      sum[i] = l;
-    }
-  }
-  TB_NO_UNROLL
-  for (uint32_t i = thread(); i < NQ * D; i += kAttendThreads) {
-    const uint32_t q = i / D, e = i % D;
-    if (e < d && sh.queries.valid[q]) write_output(args, sh.queries.row[q], sh.queries.head[q], d, e, value[i] / sum[i]);
-  }
-}
-
-/// The kernel. Grid: (kv heads * head_tiles, loop ? 1 : max_chunks, max_rows).
+/// The kernel. Grid: (kv heads * head_tiles, loop ? 1 : up to max_chunks, max_rows).
 template <class K, class V, uint32_t L, uint32_t NQ>
 TB_DEVICE void attend_body(const AttendArgs& given) {
   const AttendArgs& args = again(given);
-  constexpr uint32_t D = 8 * L, N = NQ * D / kAttendThreads;
-  static_assert(NQ * D % kAttendThreads == 0 && NQ <= kWave);
+  constexpr uint32_t D = 8 * L, N = per_thread<NQ * D>;
+  static_assert(NQ <= kWave);
   using Shared = AttendShared<K, V, L, NQ>;
   TB_SHARED(Shared, sh);
   const turbo_device_attend& a = args.a;
-  const Tile tile = find_tile(args, block_z(), block_x(), K::kForms == 2);
-  if (!tile.live) return;
-  const uint32_t n_chunks = (tile.most_keys + kChunk - 1) / kChunk, d = a.k.head_dim;
-  const uint32_t chunk_begin = args.loop ? 0 : block_y(), chunk_end = args.loop ? n_chunks : block_y() + 1;
+  const turbo_device_table& t = a.table;
+  const uint32_t d = a.k.head_dim;
+
+  Heads<K, V, L, NQ, Shared> heads{args, sh, block_z(), kv_head_of(args, block_x()), block_x() - kv_head_of(args, block_x()) * args.head_tiles, {}};
+  StepRows rows;
+  if (a.k_rows) {
+    const uint32_t row = min_of(lane(), a.max_rows - 1);
+    rows.seq = t.row_seq[row];
+    rows.position = t.position[row];
+    rows.slot = t.slot[row];
+  }
+  if (wave() < NQ || a.k_rows) heads.request(wave(), heads.guess(wave()));
+  const Tile found = find_tile(args, block_z(), block_x(), K::kForms == 2);
+  if (!found.live) return;
+  const uint32_t n_chunks = (found.most_keys + kChunk - 1) / kChunk;
+  const uint32_t chunk_begin = block_y(), chunk_step = grid_y();
   if (chunk_begin >= n_chunks) return;
   const bool alone = args.loop || n_chunks == 1;
-  const auto partial_of = [&](uint32_t q, uint32_t chunk) {
-    return args.partials + ((uint64_t{sh.queries.row[q]} * a.n_heads + sh.queries.head[q]) * a.max_chunks + chunk) * args.partial_stride;
-  };
+  if (a.k_rows)
+    rows.in_chunk = ballot(lane() < min_of(live_rows(t), a.max_rows) && static_cast<uint32_t>(rows.seq) == found.seq &&
+                           static_cast<uint32_t>(rows.position) / kChunk % chunk_step == chunk_begin);
+  const int32_t position = found.position;
+  const bool renews = rows.in_chunk != 0;
 
-  fill_queries(args, tile, sh.queries);
+  HeldKeys<K, L, NQ> keys;
+  HeldValues<V, L, NQ> values;
+  const auto split_of = [&](const Tile& tile, uint32_t chunk) {
+    return straight_split<K::kForms>(again(given), tile, chunk * kChunkSplits + wave_split());
+  };
+  const auto begin_chunk = [&](const Tile& tile, const Straight& at) {
+    request_keys<K, L, NQ>(given, tile, at, keys);
+    if (lane() == 0) sh.at[wave()] = at;
+    sync_wave();
+  };
+  begin_chunk(found, split_of(found, chunk_begin));
+  if (wave() == kAttendWaves - 2 && lane() == 0) sh.tile = found;
+  fill_queries(args, found, sh.queries);
   K::load_tables(args.k, sh.key_tables);
   V::load_tables(args.v, sh.value_tables);
-  if (a.k_rows) append_chunk<K, V, L>(args, tile, chunk_begin, sh.scratch[wave()], sh.parts[wave()][0]);
-  sync_block();
-  for (uint32_t q = wave(); q < NQ; q += kAttendWaves) {
-    const uint64_t row = sh.queries.row[q], head = sh.queries.head[q];
-    take_head(a.q + row * a.q_stride + head * d, sh.query[q], d, D, a.q_norm, a, a.table.position[row], true);
-    K::template prepare<L, NQ>(args.k, sh, q, d);
-  }
+  if (V::kForms == 2 && wave() == kAttendWaves - 1) fill_forms<NQ>(args, found, position, chunk_begin, sh.forms);
+  heads.take(found, rows);
 
-  float value[N];
+  float value[N], most[N], sum[N];
   TB_UNROLL
-  for (uint32_t j = 0; j < N; ++j) value[j] = 0.0f;
-  if (thread() < NQ) {
-    sh.state_most[thread()] = kNoScore;
-    sh.state_sum[thread()] = 0.0f;
+  for (uint32_t j = 0; j < N; ++j) {
+    value[j] = sum[j] = 0.0f;
+    most[j] = kNoScore;
   }
-  for (uint32_t chunk = chunk_begin; chunk < chunk_end; ++chunk) {
-    const uint32_t split = chunk * kChunkSplits + wave();
-    if constexpr (V::kForms == 2) {
-      sync_block();
-      if (thread() < NQ) sh.forms[thread()] = forms_of_chunk(a.table, tile.seq, sh.queries.n_keys[thread()], chunk, a.v.sinks);
-    }
+  sync_block();
+  const Tile& tile = same_in_wave(sh.tile);
+  TB_NO_UNROLL
+  for (uint32_t chunk = chunk_begin; chunk < n_chunks; chunk += chunk_step) {
+    const AttendArgs& args = again(given);
+    const turbo_device_attend& a = args.a;
+    const uint32_t d = a.v.head_dim;
+    const Straight& at = same_in_wave(sh.at[wave()]);
+    const uint32_t split = chunk * kChunkSplits + wave_split(), first = split * kSplit;
+    if (renews && chunk == chunk_begin && at.is && first + keys.end > tile.committed && wave_part() * kPartKeys < keys.end && (K::kForms == 1 || keys.open))
+      K::template renew<L>(args.k, at.places(a.k, args.k, tile.kv_head, keys.open, nullptr), d, wave_part() * kPartKeys,  // the step's own are there now
+                           tile.committed > first ? tile.committed - first : 0, keys.keys);
+    const bool more = chunk + chunk_step < n_chunks;
+    const Straight ahead = more ? split_of(tile, chunk + chunk_step) : Straight{};  // its block is known once its keys are asked for
+    score_keys<K, L, NQ>(args, tile, sh, split, at, keys);
+    request_first<V, L, NQ>(args, tile, at, values);
+    weigh<NQ>(sh);
     sync_block();
-    score_split<K, L, NQ>(args, tile, sh, split);
-    split_most<NQ>(sh.s[wave()], sh.most[wave()]);
-    sync_block();
-    float largest[NQ];
-    TB_UNROLL
-    for (uint32_t q = 0; q < NQ; ++q) largest[q] = max_of(max_of(max_of(sh.most[0][q], sh.most[1][q]), sh.most[2][q]), sh.most[3][q]);
-    split_weights<NQ>(sh.s[wave()], largest, sh.sum[wave()]);
+    sum_weights<NQ>(sh);
     float here[N];
-    chunk_values<V, L, NQ>(args, tile, sh, split, here);
-    if (thread() < NQ) {
-      const uint32_t q = thread();
-      const float m = max_of(max_of(max_of(sh.most[0][q], sh.most[1][q]), sh.most[2][q]), sh.most[3][q]);
-      const float l = sh.sum[0][q] + sh.sum[1][q] + sh.sum[2][q] + sh.sum[3][q];
-      const bool there = sh.queries.n_keys[q] > chunk * kChunk;
-      if (!alone) {
-        float* const p = partial_of(q, chunk);
-        if (there && sh.queries.valid[q]) {
-          p[0] = m;
-          p[1] = l;
-        }
-      } else {
-        const MergeFactors f = merge_factors(sh.state_most[q], m);
-        sh.state_a[q] = there ? f.a : 1.0f;
-        sh.state_b[q] = f.b;
-        if (there) {
-          sh.state_most[q] = f.most;
-          sh.state_sum[q] = merge_into(sh.state_sum[q], f.a, l, f.b);
-        }
-      }
-    }
-    if (alone) sync_block();
+    chunk_values<V, L, NQ>(args, tile, sh, split, at, values, here, [&] {
+      if (more) begin_chunk(tile, ahead);
+    });
+    const AttendArgs& late = again(given);
     TB_UNROLL
     for (uint32_t j = 0; j < N; ++j) {
       const uint32_t i = thread() + kAttendThreads * j, q = i / D, e = i % D;
-      if (e >= d || sh.queries.n_keys[q] <= chunk * kChunk) continue;
-      if (alone) value[j] = merge_into(value[j], sh.state_a[q], here[j], sh.state_b[q]);
-      else if (sh.queries.valid[q]) partial_of(q, chunk)[4 + e] = here[j];
+      if (q >= NQ || e >= d || sh.queries.n_keys[q] <= chunk * kChunk) continue;
+      const float m = largest_score(sh, q), l = sum_of_chunk(sh, q);
+      if (alone && !late.loop) {  // as below, with factors 0 and 1
+        value[j] = here[j] + 0.0f;
+        sum[j] = l;
+      } else if (alone) {
+        const MergeFactors f = merge_factors(most[j], m);
+        value[j] = merge_into(value[j], f.a, here[j], f.b);
+        sum[j] = merge_into(sum[j], f.a, l, f.b);
+        most[j] = f.most;
+      } else if (sh.queries.valid[q]) {
+        float* const p = partial_of(late, sh.queries, q, chunk);
+        p[4 + e] = here[j];
+        if (e == 0) {
+          p[0] = m;
+          p[1] = l;
+        }
+      }
+    }
+    if (more) {
+      if constexpr (V::kForms == 2) {
+        sync_block();
+        if (wave() == kAttendWaves - 1) fill_forms<NQ>(args, tile, position, chunk + chunk_step, sh.forms);
+      }
+      sync_block();
     }
   }
+  const AttendArgs& last = again(given);
   if (alone) {
     TB_UNROLL
     for (uint32_t j = 0; j < N; ++j) {
       const uint32_t i = thread() + kAttendThreads * j, q = i / D, e = i % D;
-      if (e < d && sh.queries.valid[q])
-        write_output(args, sh.queries.row[q], sh.queries.head[q], d, e, value[j] / sh.state_sum[q]);
+      if (q < NQ && e < d && sh.queries.valid[q]) write_output(last, sh.queries.row[q], sh.queries.head[q], last.a.v.head_dim, e, value[j] / sum[j]);
     }
     return;
   }
   // The partials of this block are seen by all before it is counted; the last to be counted sees those of all.
+  const uint32_t n_blocks = min_of(chunk_step, n_chunks);
   fence_device();
   sync_block();
   if (thread() == 0) {
-    uint32_t* const counter = args.counters + uint64_t{tile.first_row} * grid_x() + block_x();
+    uint32_t* const counter = last.counters + uint64_t{tile.first_row} * grid_x() + block_x();
     sh.arrived = atomic_add(counter, 1);
-    if (sh.arrived == n_chunks - 1) store_shared_word(counter, 0);
+    if (sh.arrived == n_blocks - 1) store_shared_word(counter, 0);
   }
   sync_block();
-  if (sh.arrived != n_chunks - 1) return;
+  if (sh.arrived != n_blocks - 1) return;
   fence_device();
-  merge_chunks<L, NQ>(args, tile, sh);
+  merge_chunks<L, NQ>(given, tile, sh);
 }
 
 }  // namespace turbo::gpu

@@ -86,8 +86,9 @@ TB_DEVICE uint32_t reduced_index() {
 struct AddJoin {
   template <class T> TB_DEVICE T operator()(T a, T b) const { return a + b; }
 };
+/// Of scores. One that is not a number makes its weight none either, so it need not be the largest.
 struct MaxJoin {
-  TB_DEVICE float operator()(float a, float b) const { return max_of(a, b); }
+  TB_DEVICE float operator()(float a, float b) const { return __builtin_fmaxf(a, b); }
 };
 
 /// RMS norm of one head in place by one wave. `head` is memory of the block; the wave meets before and after.

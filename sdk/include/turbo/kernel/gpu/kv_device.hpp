@@ -120,7 +120,7 @@ class DeviceKvCodec : public Base, public DeviceClient<T> {
 
  private:
   static constexpr uint32_t kLanes[3] = {8, 16, 32}, kQueries[3] = {2, 4, 8};
-  static constexpr uint32_t kMixedQueries = 4, kMaxCounters = 1u << 16, kMaxFusedAppend = 16;
+  static constexpr uint32_t kMixedQueries = 4, kMaxCounters = 1u << 16, kAttendThreads = 256, kRowThreads = 128, kBlocksPerUnit = 2;
 
   struct Known {
     turbo_kv_shape shape;
@@ -239,20 +239,22 @@ class DeviceKvCodec : public Base, public DeviceClient<T> {
     g.loop = a.max_chunks > 1 && (tiles >= 4ull * units || uint64_t{x} * a.max_rows > kMaxCounters);
     plan.workspace = g.loop || a.max_chunks == 1 ? 0 : uint64_t{a.max_rows} * a.n_heads * a.max_chunks * g.partial_stride * sizeof(float);
     plan.grid[0] = x;
-    plan.grid[1] = g.loop ? 1 : a.max_chunks;
+    // As many blocks as the device holds at once, each with every so many'th chunk.
+    plan.grid[1] = g.loop ? 1 : std::min<uint32_t>(a.max_chunks, static_cast<uint32_t>(std::max<uint64_t>(1, kBlocksPerUnit * uint64_t{units} / tiles)));
     plan.grid[2] = a.max_rows;
     return plan;
   }
   static void set_tiles(AttendArgs& g, uint32_t queries) {
     const uint32_t group = g.a.n_heads / g.a.k.n_kv_heads;
+    g.group = group;
     g.tile_heads = std::min(queries, group);
     g.tile_rows = g.a.same_sequence ? queries / g.tile_heads : 1;
     g.head_tiles = (group + g.tile_heads - 1) / g.tile_heads;
   }
 
   template <typename Args>
-  void launch(turbo_stream* stream, uint32_t kernel, uint32_t x, uint32_t y, uint32_t z, const Args& args) const {
-    kernels_.launch(stream, kernel, {x, y, z}, 128, args);
+  void launch(turbo_stream* stream, uint32_t kernel, uint32_t threads, uint32_t x, uint32_t y, uint32_t z, const Args& args) const {
+    kernels_.launch(stream, kernel, {x, y, z}, threads, args);
   }
 
   void append(turbo_stream* stream, const turbo_device_kv& kv, const turbo_device_table& table, uint32_t max_rows, const float* rows,
@@ -274,7 +276,7 @@ class DeviceKvCodec : public Base, public DeviceClient<T> {
       args.rope_magnitude = fused->rope_magnitude;
       args.rope_frequencies = fused->rope_frequencies;
     }
-    launch(stream, at_.append[kv.side], (kv.n_kv_heads + 3) / 4, max_rows, 1, args);
+    launch(stream, at_.append[kv.side], kRowThreads, (kv.n_kv_heads + 3) / 4, max_rows, 1, args);
   }
 
   void attend(turbo_stream* stream, const turbo_device_attend& a, uint64_t v_fingerprint) const {
@@ -297,7 +299,7 @@ class DeviceKvCodec : public Base, public DeviceClient<T> {
       append(stream, v, a.table, a.max_rows, a.v_rows, a.v_stride, &a);
       g.a.k_rows = g.a.v_rows = nullptr;
     }
-    launch(stream, at_.attend[plan.lanes_index][plan.queries_index], plan.grid[0], plan.grid[1], plan.grid[2], g);
+    launch(stream, at_.attend[plan.lanes_index][plan.queries_index], kAttendThreads, plan.grid[0], plan.grid[1], plan.grid[2], g);
   }
 
   void check_pair(const turbo_device_attend& a, uint64_t v_fingerprint) const {
@@ -320,7 +322,7 @@ class DeviceKvCodec : public Base, public DeviceClient<T> {
     g.sums = sums;
     g.sum_stride = sum_stride;
     const uint32_t l = a.k.head_dim <= 64 ? 0 : a.k.head_dim <= 128 ? 1 : 2;
-    launch(stream, which == TURBO_KV_SIDE_K ? at_.scores[l] : at_.sums[l], a.k.n_kv_heads * g.head_tiles, n_chunks, a.max_rows, g);
+    launch(stream, which == TURBO_KV_SIDE_K ? at_.scores[l] : at_.sums[l], kAttendThreads, a.k.n_kv_heads * g.head_tiles, n_chunks, a.max_rows, g);
   }
 
   void pack(turbo_stream* stream, const turbo_device_kv* kv, uint32_t n, int32_t open_id, int32_t block_id) const {
@@ -332,7 +334,7 @@ class DeviceKvCodec : public Base, public DeviceClient<T> {
     for (uint32_t begin = 0; begin < n; begin += kLaunchParts) {
       const uint32_t parts = std::min(n - begin, kLaunchParts);
       for (uint32_t i = 0; i < parts; ++i) args.part[i] = {kv[begin + i].open_base, kv[begin + i].base};
-      launch(stream, at_.pack, TURBO_KV_BLOCK / 4, kv->n_kv_heads, parts, args);
+      launch(stream, at_.pack, kRowThreads, TURBO_KV_BLOCK / 4, kv->n_kv_heads, parts, args);
     }
   }
 
@@ -349,7 +351,7 @@ class DeviceKvCodec : public Base, public DeviceClient<T> {
     for (uint32_t begin = 0; begin < n; begin += kLaunchParts) {
       const uint32_t parts = std::min(n - begin, kLaunchParts);
       for (uint32_t i = 0; i < parts; ++i) args.base[i] = T::kPacks ? kv[begin + i].open_base : kv[begin + i].base;
-      launch(stream, at_.move[kv->side], (kv->n_kv_heads + 3) / 4, parts, 1, args);
+      launch(stream, at_.move[kv->side], kRowThreads, (kv->n_kv_heads + 3) / 4, parts, 1, args);
     }
   }
 

@@ -25,6 +25,9 @@ struct KvSide {
   uint32_t rule;
 };
 
+/// Rows of a step that attention's blocks append themselves, at most; a wave's lanes hold them.
+constexpr uint32_t kMaxFusedAppend = 16;
+
 /// Everything of an attention kernel. Tiles: tile_rows rows of a sequence times tile_heads query heads of one kv head.
 struct AttendArgs {
   turbo_device_attend a;
@@ -33,6 +36,7 @@ struct AttendArgs {
   float* partials;     // [row][head][max_chunks][partial_stride]: max, sum, 2 unused, values
   uint32_t* counters;  // [max_rows][grid_x]; zero between launches
   uint32_t partial_stride;
+  uint32_t group;      // n_heads / n_kv_heads
   uint32_t tile_rows, tile_heads, head_tiles;  // head_tiles * tile_heads >= n_heads / n_kv_heads
   uint32_t loop;       // 1: a block walks all chunks; 0: one chunk a block
   // scores and accumulate

@@ -75,25 +75,100 @@ TB_DEVICE void turn_head(const KvSide& side, float* x, float* spare, uint32_t d,
   sync_wave();
 }
 
+/// Whether a head of 32 * P elements can be rotated in registers, lane l holding element 32 p + l in x[p].
+template <uint32_t P>
+TB_DEVICE bool rotates_in_lanes(const KvSide& side, uint32_t d) {
+  return d == P * kWave && (side.turn == kTurnSigns || (P % 4 == 0 && (side.turn == kTurnGivens || side.turn == kTurnQuaternion))) &&
+         (side.seed == 0 || (side.seed == 1 && side.block == d));
+}
+
+template <uint32_t P>
+TB_DEVICE void transform_lanes(const KvSide& side, float (&x)[P]) {
+  if (side.seed == 0) return;
+  TB_UNROLL
+  for (uint32_t h = 1; h < kWave; h *= 2) {
+    const bool second = (lane() & h) != 0;
+    TB_UNROLL
+    for (uint32_t p = 0; p < P; ++p) {
+      const float other = shuffle_xor(x[p], h);
+      x[p] = second ? other - x[p] : x[p] + other;
+    }
+  }
+  TB_UNROLL
+  for (uint32_t h = 1; h < P; h *= 2)
+    TB_UNROLL
+    for (uint32_t p = 0; p < P; ++p) {
+      if (p & h) continue;
+      const float a = x[p], b = x[p + h];
+      x[p] = a + b;
+      x[p + h] = a - b;
+    }
+}
+
+template <uint32_t P>
+TB_DEVICE void turn_lanes(const KvSide& side, float (&x)[P], bool back) {
+  constexpr uint32_t Q = P / 4, kQuarter = P * kWave / 4;
+  if (side.turn == kTurnSigns) {
+    TB_UNROLL
+    for (uint32_t p = 0; p < P; ++p) x[p] = side.first[p * kWave + lane()] * x[p];
+    return;
+  }
+  TB_UNROLL
+  for (uint32_t r = 0; r < Q; ++r) {
+    if (side.turn == kTurnGivens) {
+      TB_UNROLL
+      for (uint32_t half = 0; half < 2; ++half) {
+        const uint32_t g = half * kQuarter + r * kWave + lane(), i = 2 * half * Q + r;
+        const float c = side.first[g], drawn = side.second[g], s = back ? -drawn : drawn, a = x[i], b = x[i + Q];
+        x[i] = fmadd(c, a, -(s * b));
+        x[i + Q] = fmadd(s, a, c * b);
+      }
+    } else {
+      const uint32_t k = r * kWave + lane();
+      const float p0 = x[r], p1 = x[Q + r], p2 = x[2 * Q + r], p3 = x[3 * Q + r];
+      TB_UNROLL
+      for (uint32_t row = 0; row < 4; ++row) {
+        const uint32_t first = back ? row : row * 4, step = back ? 4 : 1;
+        float sum = fmadd(side.first[first * kQuarter + k], p0, 0.0f);
+        sum = fmadd(side.first[(first + step) * kQuarter + k], p1, sum);
+        sum = fmadd(side.first[(first + 2 * step) * kQuarter + k], p2, sum);
+        x[row * Q + r] = fmadd(side.first[(first + 3 * step) * kQuarter + k], p3, sum);
+      }
+    }
+  }
+}
+
+/// In place in shared memory, by way of registers; times the factor where `scaled`.
+template <uint32_t P>
+TB_DEVICE void rotate_by_lanes(const KvSide& side, float* x, bool back, bool scaled) {
+  float v[P];
+  TB_UNROLL
+  for (uint32_t p = 0; p < P; ++p) v[p] = x[p * kWave + lane()];
+  if (!back) turn_lanes(side, v, false);
+  transform_lanes(side, v);
+  if (back) turn_lanes(side, v, true);
+  TB_UNROLL
+  for (uint32_t p = 0; p < P; ++p) x[p * kWave + lane()] = scaled ? v[p] * side.factor : v[p];
+  sync_wave();
+}
+
+TB_DEVICE void rotate(const KvSide& side, float* x, float* spare, uint32_t d, bool back, bool scaled) {
+  if (rotates_in_lanes<4>(side, d)) return rotate_by_lanes<4>(side, x, back, scaled);
+  if (!back) turn_head(side, x, spare, d, false);
+  transform_head(side, x, spare, d, back);
+  if (back) turn_head(side, x, spare, d, true);
+  if (!scaled) return;
+  for (uint32_t i = lane(); i < d; i += kWave) x[i] *= side.factor;
+  sync_wave();
+}
+
 }  // namespace detail
 
 /// x = R x / factor
-TB_DEVICE void rotate_raw(const KvSide& side, float* x, float* spare, uint32_t d) {
-  detail::turn_head(side, x, spare, d, false);
-  detail::transform_head(side, x, spare, d, false);
-}
+TB_DEVICE void rotate_raw(const KvSide& side, float* x, float* spare, uint32_t d) { detail::rotate(side, x, spare, d, false, false); }
 /// x = R x
-TB_DEVICE void rotate_head(const KvSide& side, float* x, float* spare, uint32_t d) {
-  rotate_raw(side, x, spare, d);
-  for (uint32_t i = lane(); i < d; i += kWave) x[i] *= side.factor;
-  sync_wave();
-}
+TB_DEVICE void rotate_head(const KvSide& side, float* x, float* spare, uint32_t d) { detail::rotate(side, x, spare, d, false, true); }
 /// x = R^T x
-TB_DEVICE void unrotate_head(const KvSide& side, float* x, float* spare, uint32_t d) {
-  detail::transform_head(side, x, spare, d, true);
-  detail::turn_head(side, x, spare, d, true);
-  for (uint32_t i = lane(); i < d; i += kWave) x[i] *= side.factor;
-  sync_wave();
-}
+TB_DEVICE void unrotate_head(const KvSide& side, float* x, float* spare, uint32_t d) { detail::rotate(side, x, spare, d, true, true); }
 
 }  // namespace turbo::gpu

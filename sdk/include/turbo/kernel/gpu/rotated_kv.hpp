@@ -3,7 +3,7 @@
 //
 // Packed scores: the rotated query as int8, levels as int8; a lane has 32 codes of a key, L / 4 lanes a key. The dot is
 // exact; score = ((dot * g) * unit) * scale, or with a scale per 32 coordinates the lanes' tree over (dot * g).
-// Packed values: a lane has 8 coordinates; one fused multiply-add of (weight * g) and level a key and element. The rotation
+// Packed values: a lane has 4 coordinates; one fused multiply-add of (weight * g) and level a key and element. The rotation
 // is undone once a chunk, on its sum.
 #pragma once
 
@@ -64,9 +64,13 @@ TB_DEVICE uint32_t level_byte(uint32_t i) {
   return BITS == 4 && !kNibbleSelectors ? (i & 1) * 4 + i / 2 : i;
 }
 
-TB_DEVICE float row_scale(const KvSide& side, const uint8_t* head, uint32_t row, uint32_t k) {
-  const uint8_t* const at = head + side.scales_at + uint64_t{row * side.n_scales + k} * side.scale_bytes;
-  return side.scale_bytes == 4 ? *reinterpret_cast<const float*>(at) : half_to_float(*reinterpret_cast<const uint16_t*>(at));
+/// A row's scale as stored, and as a number.
+TB_DEVICE uint32_t stored_scale(const KvSide& side, const uint8_t* head, uint32_t row, uint32_t k) {
+  const uint8_t* const at = head + (in_lanes(side.scales_at) + (row * in_lanes(side.n_scales) + k) * side.scale_bytes);
+  return side.scale_bytes == 4 ? *reinterpret_cast<const uint32_t*>(at) : *reinterpret_cast<const uint16_t*>(at);
+}
+TB_DEVICE float scale_number(const KvSide& side, uint32_t stored) {
+  return side.scale_bytes == 4 ? from_bits(stored) : half_to_float(static_cast<uint16_t>(stored));
 }
 
 /// What both sides share: open rows of halves.
@@ -87,25 +91,23 @@ struct RotatedKeys : OpenRows {
     alignas(16) uint32_t code[NQ][2 * L];  // int8, in the order of levels_of_piece
     float unit[NQ];
   };
-  using Tables = NoTables;
-  TB_DEVICE static void load_tables(const KvSide&, Tables&) {}
+  struct Tables { uint32_t level8[4]; };
+  TB_DEVICE static void load_tables(const KvSide& side, Tables& tables) {
+    if (wave() == kAttendWaves - 3 && lane() < 4) tables.level8[lane()] = side.level8[lane()];
+  }
 
   template <uint32_t L, uint32_t NQ, class Shared>
-  TB_DEVICE static void prepare(const KvSide& side, Shared& sh, uint32_t q, uint32_t d) {
+  TB_DEVICE static void prepare(const KvSide& side, Shared& sh, uint32_t q, uint32_t d, const float (&)[L / 4]) {
     float* const x = sh.scratch[wave()];
     for (uint32_t e = lane(); e < d; e += kWave) x[e] = sh.query[q][e];
     sync_wave();
-    rotate_raw(side, x, sh.parts[wave()][0], d);
+    rotate_raw(side, x, sh.spare(wave()), d);
     uint32_t largest = 0;
     for (uint32_t e = lane(); e < d; e += kWave) {
       const uint32_t magnitude = bits(x[e]) & 0x7fffffffu;
       largest = magnitude > largest ? magnitude : largest;
     }
-    TB_UNROLL
-    for (uint32_t m = kWave / 2; m; m >>= 1) {
-      const uint32_t other = shuffle_xor(largest, m);
-      largest = other > largest ? other : largest;
-    }
+    largest = wave_largest(largest);
     const bool finite = largest < 0x7f800000u;
     const float amax = from_bits(largest), by = finite && amax > 1e-30f ? 127.0f / amax : 0.0f;
     int8_t* const codes = reinterpret_cast<int8_t*>(sh.prepared.code[q]);
@@ -118,79 +120,99 @@ struct RotatedKeys : OpenRows {
   }
 
   /// The BITS words of 32 codes.
-  TB_DEVICE static void load_words(const uint8_t* at, bool wide, uint32_t (&w)[BITS]) {
-    if constexpr (BITS == 4) {
-      if (wide) {
-        const Words4 all = *reinterpret_cast<const Words4*>(at);
-        w[0] = all.x;
-        w[1] = all.y;
-        w[2] = all.z;
-        w[3] = all.w;
-        return;
-      }
-    }
-    TB_UNROLL
-    for (uint32_t i = 0; i < BITS; ++i) w[i] = reinterpret_cast<const uint32_t*>(at)[i];
+  TB_DEVICE static Words4 load_words(const uint8_t* at, bool wide) {
+    const uint32_t* const w = reinterpret_cast<const uint32_t*>(at);
+    if constexpr (BITS == 2) return {w[0], w[1], 0, 0};
+    if constexpr (BITS == 3) return {w[0], w[1], w[2], 0};
+    if (wide) return *reinterpret_cast<const Words4*>(at);
+    return {w[0], w[1], w[2], w[3]};
   }
   /// 8 codes of those 32.
-  TB_DEVICE static uint32_t piece(const uint32_t (&w)[BITS], uint32_t i) {
+  TB_DEVICE static uint32_t piece(const Words4& words, uint32_t i) {
+    const uint32_t w[4] = {words.x, words.y, words.z, words.w};
     if constexpr (BITS == 4) return w[i];
     if constexpr (BITS == 2) return w[i / 2] >> (16 * (i % 2)) & 0xffffu;
     if constexpr (BITS == 3) return (i == 0 ? w[0] : i == 1 ? w[0] >> 24 | w[1] << 8 : i == 2 ? w[1] >> 16 | w[2] << 16 : w[2] >> 8) & 0xffffffu;
   }
 
-  template <uint32_t L, uint32_t NQ, bool kFast, class Shared>
-  TB_DEVICE static void scores(const KvSide& side, const Shared& sh, const Places<kFast>& places, bool open, uint32_t d, uint32_t begin, uint32_t end,
-                               float scale, float* s) {
+  /// Open keys, or packed ones in the first of the same registers.
+  template <uint32_t L, uint32_t R>
+  struct Keys {
+    static constexpr uint32_t kLanes = L / 4, kGroups = kWave / kLanes, kLoads = kPartKeys / kGroups;
+    RowKeys<HalfElement, L, R> rows;
+    uint32_t scale[kLoads];
+    static_assert(kLoads <= RowKeys<HalfElement, L, R>::kHeld);
+  };
+  template <uint32_t L, bool kFast, class Held>
+  TB_DEVICE static void request(const KvSide& side, const Places<kFast>& places, bool open, uint32_t d, uint32_t base, Held& keys) {
+    if (open) return request_rows(places, side.open_pitch, d, base, keys.rows);
+    const uint32_t sub = lane() % Held::kLanes, own = 32 * sub < d ? sub : 0;
+    const bool wide = d % 32 == 0;
+    const uint32_t pitch = in_lanes(side.pitch);
+    TB_UNROLL
+    for (uint32_t u = 0; u < Held::kLoads; ++u) {
+      const uint32_t key = base + u * Held::kGroups + lane() / Held::kLanes, row = places.row(key);
+      const uint8_t* const head = places.head(key);
+      keys.rows.raw[u] = load_words(head + (row * pitch + 4 * BITS * own), wide);
+      keys.scale[u] = stored_scale(side, head, row, side.scale_group ? own : 0);
+    }
+  }
+  template <uint32_t L, class Held>
+  TB_DEVICE static void renew(const KvSide& side, const Places<true>& places, uint32_t d, uint32_t base, uint32_t from, Held& keys) {
+    renew_rows(places, side.open_pitch, d, base, from, keys.rows);
+  }
+
+  template <uint32_t L, uint32_t NQ, bool kFast, class Shared, class Held>
+  TB_DEVICE static void scores(const KvSide& side, const Shared& sh, const Places<kFast>& places, bool whole, bool open, uint32_t d, uint32_t base,
+                               uint32_t begin, uint32_t end, Held& keys, float scale, float* s) {
     if (open) {
-      score_rows<HalfElement, L, NQ, kFast>(side, sh.query, places, side.open_pitch, d, begin, end, scale, s);
+      score_rows<HalfElement, L, NQ, kFast>(side, sh.query, places, whole, side.open_pitch, d, base, begin, end, keys.rows, scale, s);
       return;
     }
-    constexpr uint32_t kLanes = L / 4, kGroups = kWave / kLanes, U = 2, kValues = NQ * U, kKept = reduced_count<kLanes / 2, 1, kValues>;
+    constexpr uint32_t kAtOnce = kQueriesAtOnce<NQ>;  // queries in registers
+    constexpr uint32_t kLanes = L / 4, kGroups = kWave / kLanes, U = 2, kValues = kAtOnce * U, kKept = reduced_count<kLanes / 2, 1, kValues>;
     const uint32_t sub = lane() % kLanes, group = lane() / kLanes;
-    const bool used = 32 * sub < d, grouped = side.scale_group != 0, wide = d % 32 == 0;
-    const uint32_t at = used ? 4 * BITS * sub : 0;
-    uint32_t q[NQ][8], table[4];
+    const bool grouped = side.scale_group != 0;
+    uint32_t table[4];
     TB_UNROLL
-    for (uint32_t i = 0; i < 4; ++i) table[i] = side.level8[i];
-    TB_UNROLL
-    for (uint32_t i = 0; i < NQ; ++i)
-      TB_UNROLL
-      for (uint32_t w = 0; w < 8; ++w) q[i][w] = sh.prepared.code[i][8 * sub + w];
+    for (uint32_t i = 0; i < 4; ++i) table[i] = sh.key_tables.level8[i];
     const uint32_t from = reduced_index<kLanes / 2, 1, kValues>();
     TB_NO_UNROLL
-    for (uint32_t k = begin; k < end; k += kGroups * U) {
-      uint32_t words[U][BITS];
-      float own[U];
+    for (uint32_t first_query = 0; first_query < NQ; first_query += kAtOnce) {
+      uint32_t q[kAtOnce][8];
       TB_UNROLL
-      for (uint32_t u = 0; u < U; ++u) {
-        const uint32_t key = min_of(k + u * kGroups + group, end - 1);
-        load_words(places.head(key) + uint64_t{places.row(key)} * side.pitch + at, wide, words[u]);
-        own[u] = grouped ? row_scale(side, places.head(key), places.row(key), used ? sub : 0) : 1.0f;
-      }
-      float part[kValues];
+      for (uint32_t i = 0; i < kAtOnce; ++i)
+        TB_UNROLL
+        for (uint32_t w = 0; w < 8; ++w) q[i][w] = sh.prepared.code[first_query + i][8 * sub + w];
       TB_UNROLL
-      for (uint32_t u = 0; u < U; ++u) {
-        int32_t dot[NQ];
+      for (uint32_t k = 0; k < Held::kLoads; k += U) {
+        if (base + k * kGroups >= end) break;
+        float part[kValues], g[U];
         TB_UNROLL
-        for (uint32_t i = 0; i < NQ; ++i) dot[i] = 0;
-        TB_UNROLL
-        for (uint32_t p = 0; p < 4; ++p) {
-          uint32_t a, b;
-          levels_of_piece<BITS>(piece(words[u], p), table, a, b);
+        for (uint32_t u = 0; u < U; ++u) {
+          int32_t dot[kAtOnce];
           TB_UNROLL
-          for (uint32_t i = 0; i < NQ; ++i) dot[i] = dot4(b, q[i][2 * p + 1], dot4(a, q[i][2 * p], dot[i]));
+          for (uint32_t i = 0; i < kAtOnce; ++i) dot[i] = 0;
+          TB_UNROLL
+          for (uint32_t p = 0; p < 4; ++p) {
+            uint32_t a, b;
+            levels_of_piece<BITS>(piece(keys.rows.raw[k + u], p), table, a, b);
+            TB_UNROLL
+            for (uint32_t i = 0; i < kAtOnce; ++i) dot[i] = dot4(b, q[i][2 * p + 1], dot4(a, q[i][2 * p], dot[i]));
+          }
+          const float own = scale_number(side, keys.scale[k + u]);
+          g[u] = grouped ? 1.0f : own;
+          TB_UNROLL
+          for (uint32_t i = 0; i < kAtOnce; ++i) part[i * U + u] = grouped ? static_cast<float>(dot[i]) * own : static_cast<float>(dot[i]);  // else exact
         }
+        reduce_scatter<kLanes / 2, 1>(part, AddJoin{});
         TB_UNROLL
-        for (uint32_t i = 0; i < NQ; ++i) part[i * U + u] = static_cast<float>(dot[i]) * own[u];  // exact where not grouped
-      }
-      reduce_scatter<kLanes / 2, 1>(part, AddJoin{});
-      TB_UNROLL
-      for (uint32_t j = 0; j < kKept; ++j) {
-        const uint32_t i = (from + j) / U, key = k + (from + j) % U * kGroups + group;
-        if (key >= end || (!kFast && key >= places.limit[i])) continue;
-        const float g = grouped ? 1.0f : row_scale(side, places.head(key), places.row(key), 0);
-        s[key * NQ + i] = part[j] * g * sh.prepared.unit[i] * scale;
+        for (uint32_t j = 0; j < kKept; ++j) {
+          const uint32_t i = first_query + (from + j) / U, u = (from + j) % U, key = base + (k + u) * kGroups + group;
+          if (key < begin || key >= end) continue;
+          const bool seen = (kFast && whole) || key < places.limit[i];
+          if (kFast || seen) s[key * NQ + i] = seen ? part[j] * (u ? g[1] : g[0]) * sh.prepared.unit[i] * scale : kNoScore;
+        }
       }
     }
   }
@@ -201,66 +223,53 @@ struct RotatedValues : OpenRows {
   static constexpr bool kFinishes = true;
   struct Tables { float level[16]; };
   TB_DEVICE static void load_tables(const KvSide& side, Tables& tables) {
-    if (thread() < 16) tables.level[thread()] = side.level[thread()];
+    if (wave() == kAttendWaves - 4 && lane() < 16) tables.level[lane()] = side.level[lane()];
   }
-  TB_DEVICE static uint32_t place(uint32_t sub, uint32_t e, uint32_t) { return 8 * sub + e; }
+  TB_DEVICE static uint32_t place(uint32_t index, uint32_t e, uint32_t) { return 4 * index + e; }
   TB_DEVICE static void finish(const KvSide& side, float* row, uint32_t d, float* spare) { unrotate_head(side, row, spare, d); }
 
-  /// The 8 codes of a lane in the low bits.
-  TB_DEVICE static uint32_t load_piece(const uint8_t* row, uint32_t sub) {
-    if constexpr (BITS == 4) return reinterpret_cast<const uint32_t*>(row)[sub];
-    if constexpr (BITS == 2) return reinterpret_cast<const uint16_t*>(row)[sub];
-    const uint32_t byte = 3 * sub;  // two words hold it; behind the last row of a page lie its scales
-    const uint32_t* const words = reinterpret_cast<const uint32_t*>(row) + byte / 4;
-    return static_cast<uint32_t>((uint64_t{words[1]} << 32 | words[0]) >> (8 * (byte % 4)));
-  }
+  /// Open rows, or of packed ones the 4 codes in the low bits and the scale.
+  template <uint32_t L>
+  using Values = RowValues<HalfElement, L>;
 
-  template <uint32_t L, uint32_t NQ, uint32_t U, bool kCheck, bool kFast>
-  TB_DEVICE static void add_batch(const KvSide& side, const Tables& tables, const Places<kFast>& places, uint32_t sub, uint32_t k, uint32_t begin,
-                                  uint32_t end, const float* s, float (&acc)[NQ][8]) {
-    constexpr uint32_t kGroups = kWave / L, mask = (1u << BITS) - 1;
-    uint32_t piece[U], key[U];
-    float g[U];
+  TB_DEVICE static uint32_t load_codes(const uint8_t* row, uint32_t index) {
+    if constexpr (BITS == 4) return reinterpret_cast<const uint16_t*>(row)[index];
+    if constexpr (BITS == 2) return row[index];
+    const uint32_t bit = 12 * index;  // two words hold them; behind the last row of a page lie its scales
+    const uint32_t* const words = reinterpret_cast<const uint32_t*>(row) + bit / 32;
+    return static_cast<uint32_t>((uint64_t{words[1]} << 32 | words[0]) >> (bit % 32));
+  }
+  template <uint32_t L, bool kFast>
+  TB_DEVICE static void request_values(const KvSide& side, const Places<kFast>& places, bool open, uint32_t d, uint32_t k, Values<L>& values) {
+    if (open) return gpu::request_values<HalfElement, L, kFast>(side, places, side.open_pitch, d, k, values);
+    const uint32_t index = 4 * value_index<L>() < d ? value_index<L>() : 0;
     TB_UNROLL
-    for (uint32_t u = 0; u < U; ++u) {
-      const uint32_t wanted = k + u * kGroups + lane() / L;
-      key[u] = !kCheck ? wanted : wanted < begin ? begin : min_of(wanted, end - 1);
-      piece[u] = load_piece(places.head(key[u]) + uint64_t{places.row(key[u])} * side.pitch, sub);
-      g[u] = row_scale(side, places.head(key[u]), places.row(key[u]), side.scale_group ? sub / 4 : 0);
+    for (uint32_t u = 0; u < Values<L>::kHeld; ++u) {
+      const uint32_t key = k + u * Values<L>::kGroups + lane() / L, row = places.row(key);
+      const uint8_t* const head = places.head(key);
+      values.raw[u] = {load_codes(head + uint64_t{row} * side.pitch, index), stored_scale(side, head, row, side.scale_group ? index / 8 : 0)};
     }
+  }
+  template <uint32_t L, uint32_t NQ, bool kAll>
+  TB_DEVICE static void add(const KvSide& side, const Tables& tables, bool open, uint32_t k, uint32_t begin, const uint32_t (&seen)[NQ],
+                            const Values<L>& values, const float* s, float (&acc)[NQ][4]) {
+    if (open) return add_values<HalfElement, L, NQ, kAll>(side, k, begin, seen, values, s, acc);
+    constexpr uint32_t mask = (1u << BITS) - 1;
     TB_UNROLL
-    for (uint32_t u = 0; u < U; ++u) {
-      float x[8];
+    for (uint32_t u = 0; u < Values<L>::kHeld; ++u) {
+      const uint32_t key = k + u * Values<L>::kGroups + lane() / L, codes = values.raw[u].x;
+      const float g = scale_number(side, values.raw[u].y);
+      float x[4];
       TB_UNROLL
-      for (uint32_t e = 0; e < 8; ++e) x[e] = tables.level[piece[u] >> (BITS * e) & mask];
+      for (uint32_t e = 0; e < 4; ++e) x[e] = tables.level[codes >> (BITS * e) & mask];
       TB_UNROLL
       for (uint32_t i = 0; i < NQ; ++i) {
-        if (kCheck && (key[u] != k + u * kGroups + lane() / L || key[u] >= places.limit[i])) continue;
-        const float w = s[key[u] * NQ + i] * g[u];
-        TB_UNROLL
-        for (uint32_t e = 0; e < 8; ++e) acc[i][e] = fmadd(w, x[e], acc[i][e]);
+        const float w = s[key * NQ + i] * g;
+        if (kAll || key - begin < seen[i]) {
+          TB_UNROLL
+          for (uint32_t e = 0; e < 4; ++e) acc[i][e] = fmadd(w, x[e], acc[i][e]);
+        }
       }
-    }
-  }
-
-  template <uint32_t L, uint32_t NQ, bool kFast>
-  TB_DEVICE static void add(const KvSide& side, const Tables& tables, const Places<kFast>& places, bool open, uint32_t d, uint32_t begin, uint32_t end,
-                            const float* s, float (&acc)[NQ][8]) {
-    if (open) {
-      add_rows<HalfElement, L, NQ, kFast>(side, places, side.open_pitch, d, begin, end, s, acc);
-      return;
-    }
-    constexpr uint32_t kGroups = kWave / L, U = 4;
-    const uint32_t sub = 8 * (lane() % L) < d ? lane() % L : 0;
-    uint32_t k = begin / kGroups * kGroups;
-    if constexpr (kFast) {
-      TB_NO_UNROLL
-      for (; k + kGroups * U <= end; k += kGroups * U) add_batch<L, NQ, U, false>(side, tables, places, sub, k, begin, end, s, acc);
-      TB_NO_UNROLL
-      for (; k < end; k += kGroups) add_batch<L, NQ, 1, false>(side, tables, places, sub, k, begin, end, s, acc);
-    } else {
-      TB_NO_UNROLL
-      for (; k < end; k += kGroups) add_batch<L, NQ, 1, true>(side, tables, places, sub, k, begin, end, s, acc);
     }
   }
 };
@@ -342,11 +351,11 @@ TB_DEVICE void encode_row(const KvSide& side, float* x, float* spare, uint8_t* b
 /// Pack an open block. Grid: (16, kv heads, parts); one wave a row.
 template <uint32_t BITS>
 TB_DEVICE void pack_body(const PackArgs& args) {
-  using Bytes = uint8_t[kAttendWaves][kMaxHeadDim];
+  using Bytes = uint8_t[kRowWaves][kMaxHeadDim];
   TB_SHARED(HeadScratch, scratch);
   TB_SHARED(HeadScratch, spare);
   TB_SHARED(Bytes, bytes);
-  const uint32_t row = block_x() * kAttendWaves + wave(), d = args.kv.head_dim;
+  const uint32_t row = block_x() * kRowWaves + wave(), d = args.kv.head_dim;
   const PackArgs::Part& part = args.part[block_z()];
   const uint8_t* const open = part.open_base + static_cast<uint64_t>(args.open_id) * args.kv.open_stride + block_y() * args.side.open_head_bytes;
   uint8_t* const page = part.base + static_cast<uint64_t>(args.block_id) * args.kv.stride + block_y() * args.side.head_bytes;
@@ -367,4 +376,4 @@ TB_DEVICE void pack_body(const PackArgs& args) {
   TB_ATTEND_KERNELS(rotated##bits, RotatedKeys##bits, RotatedValues##bits)                                       \
   TB_KV_MIXED(rotated##bits, RotatedKeys##bits, RotatedValues##bits)                                             \
   TB_KV_APPEND(rotated##bits, RotatedKeys##bits)                                                                 \
-  TB_ATTEND_KERNEL(pack_rotated##bits, turbo::gpu::PackArgs) { turbo::gpu::pack_body<bits>(args); }
+  TB_ROW_KERNEL(pack_rotated##bits, turbo::gpu::PackArgs) { turbo::gpu::pack_body<bits>(args); }
