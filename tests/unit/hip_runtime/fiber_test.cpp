@@ -72,6 +72,42 @@ TEST(Fiber, DeferredWorkSeesPinnedMemoryAsLateAsAGpuMay) {
   EXPECT_EQ(sum.result(), Sum::expected(3));
 }
 
+// A wait that has nothing to wait for is none, so every kind of work must say that there is something again.
+TEST(Fiber, EveryKindOfWorkIsWaitedFor) {
+  const ScopedEnv late("TURBO_FIBER_DEFER", "1");
+  FiberBench bench;
+  Sum sum(bench);
+  Runtime& runtime = bench.runtime();
+  turbo_stream *const stream = bench.stream(), *const second = runtime.create_stream();
+  Runtime::Event* const event = runtime.create_event(false);
+  runtime.begin_capture(stream);
+  sum.enqueue();
+  Runtime::Graph* const graph = runtime.end_capture();
+  runtime.sync(stream);
+  const auto waited_for = [&](const char* what, auto&& enqueue) {
+    SCOPED_TRACE(what);
+    EXPECT_FALSE(stream->busy);
+    enqueue();
+    EXPECT_TRUE(stream->busy);
+    runtime.sync(stream);
+  };
+  waited_for("copy", [&] { runtime.copy(stream, sum.a.get(), sum.in.get(), sum.a.bytes(), TURBO_COPY_TO_DEVICE); });
+  waited_for("fill", [&] { runtime.fill(stream, sum.sum.get(), 0, sum.sum.bytes()); });
+  waited_for("launch", [&] { bench.launch("test_add", AddArgs{sum.a.get<float>(), sum.b.get<float>(), sum.sum.get<float>(), kN - 1, 0}, 2, 64); });
+  waited_for("graph", [&] { runtime.launch_graph(stream, graph); });
+  EXPECT_EQ(std::vector<float>(sum.out.get<float>(), sum.out.get<float>() + kN), Sum::expected(1));
+  waited_for("another stream's event", [&] {
+    runtime.fill(second, sum.sum.get(), 7, sum.sum.bytes());
+    runtime.record(event, second);
+    runtime.wait(stream, event);
+  });
+  EXPECT_TRUE(runtime.done(event));
+  EXPECT_FALSE(stream->busy);
+  runtime.destroy_graph(graph);
+  runtime.destroy_event(event);
+  runtime.destroy_stream(second);
+}
+
 TEST(Fiber, WhatAGraphCannotHoldIsRefusedWhileRecording) {
   FiberBench bench;
   Sum sum(bench);
