@@ -349,12 +349,11 @@ TB_DEVICE void attend_body(const AttendArgs& given) {
   const uint32_t n_chunks = (found.most_keys + kChunk - 1) / kChunk;
   const uint32_t chunk_begin = block_y(), chunk_step = grid_y();
   if (chunk_begin >= n_chunks) return;
-  const bool alone = args.loop || n_chunks == 1;
   if (a.k_rows)
     rows.in_chunk = ballot(lane() < min_of(live_rows(t), a.max_rows) && static_cast<uint32_t>(rows.seq) == found.seq &&
                            static_cast<uint32_t>(rows.position) / kChunk % chunk_step == chunk_begin);
   const int32_t position = found.position;
-  const bool renews = rows.in_chunk != 0;
+  const uint32_t renewed = rows.in_chunk ? chunk_begin : n_chunks;  // the chunk whose keys are asked for before the step's own are there
 
   HeldKeys<K, L, NQ> keys;
   HeldValues<V, L, NQ> values;
@@ -389,7 +388,7 @@ TB_DEVICE void attend_body(const AttendArgs& given) {
     const uint32_t d = a.v.head_dim;
     const Straight& at = same_in_wave(sh.at[wave()]);
     const uint32_t split = chunk * kChunkSplits + wave_split(), first = split * kSplit;
-    if (renews && chunk == chunk_begin && at.is && first + keys.end > tile.committed && wave_part() * kPartKeys < keys.end && (K::kForms == 1 || keys.open))
+    if (chunk == renewed && at.is && first + keys.end > tile.committed && wave_part() * kPartKeys < keys.end && (K::kForms == 1 || keys.open))
       K::template renew<L>(args.k, at.places(a.k, args.k, tile.kv_head, keys.open, nullptr), d, wave_part() * kPartKeys,  // the step's own are there now
                            tile.committed > first ? tile.committed - first : 0, keys.keys);
     const bool more = chunk + chunk_step < n_chunks;
@@ -404,6 +403,7 @@ TB_DEVICE void attend_body(const AttendArgs& given) {
       if (more) begin_chunk(tile, ahead);
     });
     const AttendArgs& late = again(given);
+    const bool alone = late.loop || n_chunks == 1;
     TB_UNROLL
     for (uint32_t j = 0; j < N; ++j) {
       const uint32_t i = thread() + kAttendThreads * j, q = i / D, e = i % D;
@@ -435,7 +435,7 @@ TB_DEVICE void attend_body(const AttendArgs& given) {
     }
   }
   const AttendArgs& last = again(given);
-  if (alone) {
+  if (last.loop || n_chunks == 1) {
     TB_UNROLL
     for (uint32_t j = 0; j < N; ++j) {
       const uint32_t i = thread() + kAttendThreads * j, q = i / D, e = i % D;

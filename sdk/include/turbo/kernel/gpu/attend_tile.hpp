@@ -56,11 +56,11 @@ constexpr uint32_t kFewRegisters = L == 32 ? 32 : 16;
 #if defined(TB_AMD)
 template <uint32_t L, uint32_t NQ>
 constexpr uint32_t kKeyRegisters = kFewRegisters<L>;
-constexpr uint32_t kValueSteps = 4;
+constexpr uint32_t kValueSteps = 8;
 template <uint32_t NQ>
-constexpr uint32_t kValueBatches = 2;
+constexpr uint32_t kValueBatches = 1;
 template <uint32_t NQ>
-constexpr uint32_t kQueriesAtOnce = NQ == 4 ? 4 : 2;
+constexpr uint32_t kQueriesAtOnce = NQ == 4 ? 4 : NQ == 8 ? 1 : 2;
 #else
 template <uint32_t L, uint32_t NQ>
 constexpr uint32_t kKeyRegisters = NQ <= 4 ? 32 : kFewRegisters<L>;

@@ -25,7 +25,8 @@ TB_DEVICE void copy_row(const uint8_t* from, uint8_t* to, uint32_t bytes) {
 /// The keys of a wave as read: lane l has 8 elements of every (32 / L)th, `kHeld` of them at a time.
 template <class E, uint32_t L, uint32_t REGISTERS>
 struct RowKeys {
-  static constexpr uint32_t kGroups = kWave / L, kLoads = kPartKeys / kGroups, kMost = REGISTERS / (sizeof(typename E::Raw) / 4);
+  static constexpr uint32_t kGroups = kWave / L, kLoads = kPartKeys / kGroups;
+  static constexpr uint32_t kMost = REGISTERS / (sizeof(typename E::Raw) < 16 ? 4 : sizeof(typename E::Raw) / 4);
   static constexpr uint32_t kHeld = kLoads < kMost ? kLoads : kMost;
   typename E::Raw raw[kHeld];
 };

@@ -242,12 +242,12 @@ struct RotatedValues : OpenRows {
   template <uint32_t L, bool kFast>
   TB_DEVICE static void request_values(const KvSide& side, const Places<kFast>& places, bool open, uint32_t d, uint32_t k, Values<L>& values) {
     if (open) return gpu::request_values<HalfElement, L, kFast>(side, places, side.open_pitch, d, k, values);
-    const uint32_t index = 4 * value_index<L>() < d ? value_index<L>() : 0;
+    const uint32_t index = 4 * value_index<L>() < d ? value_index<L>() : 0, pitch = in_lanes(side.pitch);
     TB_UNROLL
     for (uint32_t u = 0; u < Values<L>::kHeld; ++u) {
       const uint32_t key = k + u * Values<L>::kGroups + lane() / L, row = places.row(key);
       const uint8_t* const head = places.head(key);
-      values.raw[u] = {load_codes(head + uint64_t{row} * side.pitch, index), stored_scale(side, head, row, side.scale_group ? index / 8 : 0)};
+      values.raw[u] = {load_codes(head + row * pitch, index), stored_scale(side, head, row, side.scale_group ? index / 8 : 0)};
     }
   }
   template <uint32_t L, uint32_t NQ, bool kAll>
