@@ -123,22 +123,28 @@ TB_DEVICE void gemm(const Product& p, uint32_t block, uint32_t first_row, GemmSh
     put(shared.buffer[(group + 1) % 2]);
     sync_block();
   }
-  // A wave finishes a row of a unit, so that stores are long and the end of an output is written once.
+  // A wave finishes a row of a unit, so that stores are long and the end of an output is written once. What the next such
+  // job needs is on its way meanwhile.
   const uint32_t n_rows = min_of(kGemmRows, p.max_rows - first_row), n_tiles = n_groups * kGroupTiles, per_row = gated ? 1 : kHalfUnits;
+  const uint32_t n_jobs = (n_rows + kGemmWaves - 1 - wave()) / kGemmWaves * per_row;
+  const auto row_of = [&](uint32_t job) { return wave() + job / per_row * kGemmWaves; };
+  const auto early_for = [&](uint32_t job) {
+    const uint32_t unit = unit_of(job % per_row);
+    return job < n_jobs && unit < p.n_units ? early_of(p, place_of(p, unit, 0), first_row + row_of(job)) : Early{0.f, 1.f};
+  };
+  Early next = early_for(0);
+  float factor = 0;
   TB_NO_UNROLL
-  for (uint32_t r = wave(); r < n_rows; r += kGemmWaves) {
-    float factor = 0;
-    if (p.squares) factor = q8_factor(q8_part(p.squares + uint64_t{row_of_x(p, first_row + r)} * n_tiles, n_tiles), n_tiles, p.eps);
-    TB_NO_UNROLL
-    for (uint32_t i = 0; i < per_row; ++i) {
-      const uint32_t unit = unit_of(i);
-      if (unit >= p.n_units) continue;
-      const UnitPlace at = place_of(p, unit, 0);
-      const float* const from = shared.sums + r * kGemmSumStride + i * kUnit + lane();
-      const float y = p.squares ? from[0] * factor : from[0];
-      const float up = gated ? p.squares ? from[kUnit] * factor : from[kUnit] : 0.f;
-      finish(p, at, first_row + r, y, up, early_of(p, at, first_row + r));
-    }
+  for (uint32_t job = 0; job < n_jobs; ++job) {
+    const uint32_t r = row_of(job), i = job % per_row, unit = unit_of(i);
+    const Early early = next;
+    next = early_for(job + 1);
+    if (p.squares && i == 0) factor = q8_factor(q8_part(p.squares + uint64_t{row_of_x(p, first_row + r)} * n_tiles, n_tiles), n_tiles, p.eps);
+    if (unit >= p.n_units) continue;
+    const float* const from = shared.sums + r * kGemmSumStride + i * kUnit + lane();
+    const float y = p.squares ? from[0] * factor : from[0];
+    const float up = gated ? p.squares ? from[kUnit] * factor : from[kUnit] : 0.f;
+    finish(p, place_of(p, unit, 0), first_row + r, y, up, early);
   }
 }
 
