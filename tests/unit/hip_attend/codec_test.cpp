@@ -130,7 +130,7 @@ TEST_P(EveryCodec, LayersAreMovedAndPackedTogether) {
     ASSERT_EQ(codec.device_table->move_row(codec.self(), nullptr, kv.data(), kLayers, 2, 9, 0, 63, &error), TURBO_OK) << error.message;
     EXPECT_EQ(device.n_launches, 2u) << "128 layers a launch";
     EXPECT_EQ(std::memcmp(packed.data, packed_want.data(), packed.bytes), 0) << "side " << side;
-    EXPECT_EQ(std::memcmp(opened.data, open_want.data(), opened.bytes), 0) << "side " << side;
+    if (open) { EXPECT_EQ(std::memcmp(opened.data, open_want.data(), opened.bytes), 0) << "side " << side; }
     EXPECT_NE(std::memcmp(open ? opened.data : packed.data, open ? open_before.data() : packed_before.data(), bytes_of_form), 0);
     if (!open || GetParam() > 17) continue;  // other options make no other kernels
     const auto want = [&](uint32_t layer) { return packed_want.data() + layer * packed_part + kv[layer].stride; };
