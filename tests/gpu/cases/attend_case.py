@@ -8,6 +8,7 @@ from rdna import reference
 H = np.float16
 K_SIDE, V_SIDE = U(0), U(1)
 LAUNCH_PARTS = 128
+ATTEND_THREADS = 256
 
 
 class Cache:
@@ -66,15 +67,16 @@ class Attend(KernelCase):
     source = "plugins/kv_float/hip/f16.hip"
 
     def arguments(self, cache, q, out, n_heads, queries, *, max_chunks, k_rows=None, v_rows=None, k_norm=None, rope=None, partials=None, counters=None,
-                  partial_stride=0, loop=0, n_chunks=0, scores=None, score_stride=0, sums=None, sum_stride=0):
+                  partial_stride=0, loop=0, n_chunks=0, scores=None, score_stride=0, sums=None, sum_stride=0,
+                  out_bytes=(None, None, None)):
         group = n_heads // cache.heads
         tile_heads = min(queries, group)
         width = U64(n_heads * cache.d)
         kv_width = U64(cache.heads * cache.d)
         dims, frequencies = rope or (0, None)
         a = [U(0), U(cache.max_rows), cache.table(), cache.kv(cache.keys, K_SIDE), cache.kv(cache.values, V_SIDE), U(n_heads), U(max_chunks), F(0.2), U(1),
-             q, k_rows, v_rows, width, kv_width, kv_width, None, k_norm, F(1e-6), U(dims), U(0), F(1), frequencies, out, width, None]
-        return [a, cache.side(), cache.side(), partials, counters, U(partial_stride), U(queries // tile_heads), U(tile_heads), U(-(-group // tile_heads)), U(loop),
+             q, k_rows, v_rows, width, kv_width, kv_width, None, k_norm, F(1e-6), U(dims), U(0), F(1), frequencies, out, width, None, [None, U64(0)]]
+        return [a, cache.side(), cache.side(), [*out_bytes, U64(n_heads * cache.d // 32)], partials, counters, U(partial_stride), U(group), U(queries // tile_heads), U(tile_heads), U(-(-group // tile_heads)), U(loop),
                 U(0), U(n_chunks), scores, U64(score_stride), sums, U64(sum_stride)]
 
     def halves(self, x):
@@ -128,11 +130,11 @@ class Attend(KernelCase):
         tree = [(0, 68, 68, [68]), (0, 69, 69, [68, 69]), (0, 69, 70, [68, 70])]
         cache = Cache(self.rng, heads, d, tree + [(1, 11, 11, [])], [68, 11])
         q, out = self.rng.standard_normal((cache.max_rows, n_heads, d)).astype(F), np.full((cache.max_rows, n_heads, d), -7, F)
-        launch(code, "attend_f16_8_2", grid=(heads * 2, 1, cache.max_rows), threads=128, args=self.arguments(cache, q, out, n_heads, 2, max_chunks=1))
+        launch(code, "attend_f16_8_2", grid=(heads * 2, 1, cache.max_rows), threads=ATTEND_THREADS, args=self.arguments(cache, q, out, n_heads, 2, max_chunks=1))
         np.testing.assert_allclose(out[:cache.n], cache.attended(q, 0.2, n_heads), rtol=2e-5, atol=2e-6)
         self.assertTrue((out[cache.n:] == -7).all(), "padding is not touched")
         with self.assertRaises(Fault):
-            launch(code, "attend_f16_8_2", grid=(heads * 2, 1, cache.max_rows), threads=128,
+            launch(code, "attend_f16_8_2", grid=(heads * 2, 1, cache.max_rows), threads=ATTEND_THREADS,
                    args=self.arguments(cache, q, out[:1].copy(), n_heads, 2, max_chunks=1))
 
     @every_target
@@ -147,8 +149,13 @@ class Attend(KernelCase):
             block, at = cache.place(r, cache.position[r])
             keys[block, 0, at] = self.halves(reference.rms_norm(k_rows[r:r + 1], norm, 1e-6)[0])
             values[block, 0, at] = self.halves(v_rows[r])
-        launch(code, "attend_f16_8_8", grid=(heads, 1, cache.max_rows), threads=128,
-               args=self.arguments(cache, q, out, n_heads, 8, max_chunks=1, k_rows=k_rows, v_rows=v_rows, k_norm=norm))
+        made = reference.no_bytes(cache.max_rows, n_heads * d)
+        launch(code, "attend_f16_8_8", grid=(heads, 1, cache.max_rows), threads=ATTEND_THREADS,
+               args=self.arguments(cache, q, out, n_heads, 8, max_chunks=1, k_rows=k_rows, v_rows=v_rows, k_norm=norm, out_bytes=made))
+        want = reference.Bytes(out[:cache.n].reshape(cache.n, n_heads * d))
+        np.testing.assert_array_equal(made[0][:cache.n].reshape(want.codes.shape), want.codes)
+        np.testing.assert_array_equal(made[1][:cache.n], want.scales())
+        self.assertTrue((made[0][cache.n:] == 99).all())
         np.testing.assert_array_equal(cache.keys.view(np.uint16), keys.view(np.uint16))
         np.testing.assert_array_equal(cache.values.view(np.uint16), values.view(np.uint16))
         np.testing.assert_allclose(out[:cache.n], cache.attended(q, 0.2, n_heads), rtol=2e-5, atol=2e-6)
@@ -163,7 +170,7 @@ class Attend(KernelCase):
         for loop in (0, 1):
             out, counters = np.full((cache.max_rows, n_heads, d), -7, F), np.zeros((cache.max_rows, 1), U)
             partials = np.full((cache.max_rows, n_heads, 2, d + 4), np.nan, F)
-            launch(code, "attend_f16_16_2", grid=(1, 1 if loop else 2, cache.max_rows), threads=128,
+            launch(code, "attend_f16_16_2", grid=(1, 1 if loop else 2, cache.max_rows), threads=ATTEND_THREADS,
                    args=self.arguments(cache, q, out, n_heads, 2, max_chunks=2, partials=partials, counters=counters, partial_stride=d + 4, loop=loop))
             np.testing.assert_allclose(out[:2], expected, rtol=2e-5, atol=2e-6)
             self.assertFalse(counters.any(), "the meeting place is clean again")
@@ -177,7 +184,7 @@ class Attend(KernelCase):
         q = self.rng.standard_normal((cache.max_rows, n_heads, d)).astype(F)
         scores = np.full((cache.max_rows, n_heads, 256), -7, F)
         args = self.arguments(cache, q, None, n_heads, 4, max_chunks=1, n_chunks=1, scores=scores, score_stride=256)
-        launch(code, "scores_f16_8", grid=(heads, 1, cache.max_rows), threads=128, args=args)
+        launch(code, "scores_f16_8", grid=(heads, 1, cache.max_rows), threads=ATTEND_THREADS, args=args)
         sums = np.full((cache.max_rows, n_heads, 1, d + 2), -7, F)
         for row in range(cache.n):
             n = cache.position[row] + 1
@@ -189,7 +196,7 @@ class Attend(KernelCase):
         self.assertTrue((scores[cache.n:] == -7).all())
         weights = self.rng.random((cache.max_rows, n_heads, 256), F)
         args = self.arguments(cache, q, None, n_heads, 4, max_chunks=1, n_chunks=1, scores=weights, score_stride=256, sums=sums, sum_stride=d + 2)
-        launch(code, "sums_f16_8", grid=(heads, 1, cache.max_rows), threads=128, args=args)
+        launch(code, "sums_f16_8", grid=(heads, 1, cache.max_rows), threads=ATTEND_THREADS, args=args)
         for row in range(cache.n):
             n = cache.position[row] + 1
             block, at = (np.array(part) for part in zip(*[cache.place(row, p) for p in range(n)]))

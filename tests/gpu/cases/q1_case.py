@@ -7,6 +7,7 @@ from rdna import reference
 
 NO_UNIT, FUSE_ADD = U(0xFFFFFFFF), U(1)
 EPS = F(1e-6)
+Bytes = reference.Bytes
 
 
 def place_signs(bits):
@@ -52,44 +53,8 @@ class Weights:
         return total
 
 
-def tree(v):
-    """Sum of the last axis of 32 as a wave adds it."""
-    for m in (16, 8, 4, 2, 1):
-        v = v + v[..., np.arange(32) ^ m]
-    return v[..., 0]
-
-
-class Bytes:
-    """Rows as bytes, in tiles of 32."""
-
-    def __init__(self, x, norm=None):
-        n = len(x)
-        y = (x * norm if norm is not None else x).reshape(n, -1, 32)
-        largest = np.abs(y).max(2)
-        self.scale = largest * (F(1) / F(127))
-        with np.errstate(divide="ignore"):
-            inverse = np.where(largest > 0, F(127) / largest, F(0)).astype(F)
-        self.codes = np.clip(np.rint(y * inverse[..., None]), -127, 127).astype(np.int8)
-        self.sum = self.codes.astype(np.int32).sum(2).astype(F)
-        self.squares = tree((x * x).reshape(n, -1, 32))
-
-    def factor(self):
-        tiles = self.squares.shape[1]
-        lanes = np.zeros((len(self.codes), 32), F)
-        for i in range(tiles):
-            lanes[:, i % 32] = lanes[:, i % 32] + self.squares[:, i]
-        return F(1) / np.sqrt(tree(lanes) / F(tiles * 32) + EPS)
-
-    def scales(self):
-        return np.ascontiguousarray(np.stack([self.scale, self.sum], 2))
-
-
 class Product(KernelCase):
     source = "plugins/quant_q1g128/hip/product.hip"
-
-    @staticmethod
-    def empty(n, cols):
-        return [np.full((n, cols), 99, np.int8), np.zeros((n, cols // 32, 2), F), np.full((n, cols // 32), np.nan, F)]
 
     def arguments(self, weights, x, out, n_rows, normed=False, residual=None, out_bytes=None, out_norm=None):
         matrix = [weights.packed_signs, weights.packed_scales, None, out, U64(out.shape[1]), U(weights.rows), U(0)]
@@ -119,7 +84,7 @@ class Product(KernelCase):
             launch(code, name, grid=(3 - teams, -(-n // rows_at_once)), threads=teams * self.team_waves(groups) * 32,
                    shared_bytes=self.shared_bytes(rows_at_once, groups, teams),
                    args=self.arguments(weights, rows, out, np.array([n], U), True, residual))
-            self.equal_bits(out, residual + weights.product(rows) * rows.factor()[:, None])
+            self.equal_bits(out, residual + weights.product(rows) * rows.factor(EPS)[:, None])
 
     @every_target
     def test_one_row(self, code):
@@ -136,7 +101,7 @@ class Product(KernelCase):
     @every_target
     def test_rows_to_bytes(self, code):
         x, norm = self.rng.standard_normal((3, 384)).astype(F), self.rng.random(384, F)
-        rows = self.empty(3, 384)
+        rows = reference.no_bytes(3, 384)
         launch(code, "q1_prepare", grid=4, threads=256, args=[x, U64(384), norm, np.array([3], U), None, [*rows, U64(12)]])
         want = Bytes(x, norm)
         np.testing.assert_array_equal(rows[0].reshape(3, 12, 32), want.codes)
@@ -147,9 +112,9 @@ class Product(KernelCase):
     def test_many_rows_and_bytes_of_the_outcome(self, code):
         weights = Weights(self.rng, 64, 2)
         x, norm, out_norm = self.rng.standard_normal((5, 256)).astype(F), self.rng.random(256, F), self.rng.random(64, F)
-        rows, out, made = Bytes(x, norm), np.full((5, 64), np.nan, F), self.empty(5, 64)
+        rows, out, made = Bytes(x, norm), np.full((5, 64), np.nan, F), reference.no_bytes(5, 64)
         launch(code, "q1_gemm", grid=(1, 1), threads=128, args=self.arguments(weights, rows, out, np.array([5], U), True, None, made, out_norm))
-        self.equal_bits(out, weights.product(rows) * rows.factor()[:, None])
+        self.equal_bits(out, weights.product(rows) * rows.factor(EPS)[:, None])
         want = Bytes(out, out_norm)
         np.testing.assert_array_equal(made[0].reshape(5, 2, 32), want.codes)
         np.testing.assert_array_equal(made[1], want.scales())
@@ -171,7 +136,7 @@ class Gather(KernelCase):
     def test_rows_of_the_matrix(self, code):
         weights = Weights(self.rng, 21, 5)
         ids, out, norm = np.array([20, 0, 7, 16], np.int32), np.full((5, 640), np.nan, F), self.rng.random(640, F)
-        codes, scales, squares = Product.empty(5, 640)
+        codes, scales, squares = reference.no_bytes(5, 640)
         launch(code, "q1_gather", grid=5, threads=256,
                args=[weights.packed_signs, weights.packed_scales, ids, np.array([4], U), out, U64(640), [codes, scales, squares, U64(20)], norm,
                      U(5), U(21)])

@@ -20,12 +20,14 @@ class Memory:
         """Device address of an array (or of a view into one); the array is placed at the first call. None is null."""
         if array is None:
             return 0
+        if not array.flags.c_contiguous:
+            raise ValueError("device arrays must be contiguous")
         root = array
         while isinstance(root.base, np.ndarray):
             root = root.base
         if id(root) not in self.roots:
             if not root.flags.c_contiguous:
-                raise ValueError("device arrays must be contiguous")
+                raise ValueError("the array that a device array is a part of must be contiguous")
             self.roots[id(root)] = (root, self._place(root.reshape(-1).view(np.uint8)))
         return self.roots[id(root)][1] + array.__array_interface__["data"][0] - root.__array_interface__["data"][0]
 
