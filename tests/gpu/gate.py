@@ -23,6 +23,7 @@ from rdna.code_object import CodeObject, narrowed  # noqa: E402
 # key: (limit when nothing is declared, what it is); None: anything goes
 BUDGETS = {
     "vgprs": (256, "vector registers, by which the waves of a SIMD are limited"),
+    "waves": (None, "waves that a SIMD must hold, of its vector registers; says the same of targets with more of them"),
     "lds": (65536, "shared memory of a block in bytes, dynamic_lds included"),
     "dynamic_lds": (0, "the most dynamic shared memory that launches ask for"),
     "threads": (None, "launch bound; known without this where TB_KERNEL is given a plain number"),
@@ -31,6 +32,8 @@ BUDGETS = {
     "flat": (None, "flat loads and stores: an address whose space the compiler lost"),
 }
 LDS_OF_HARDWARE = 65536
+# Vector registers a lane of a SIMD has for waves of 32, and how many a wave takes at a time.
+REGISTERS = {"gfx10": (1024, 8), "gfx11": (1536, 24)}
 
 
 def declared(source, problems):
@@ -85,6 +88,11 @@ def check_kernel(kernel, target, budget, bound):
         wrong.append(f"{lds} bytes of shared memory, budget {min(limit['lds'], LDS_OF_HARDWARE)}")
     if kernel.number("vgpr_count") > limit["vgprs"]:
         wrong.append(f"{kernel.number('vgpr_count')} vgprs, budget {limit['vgprs']}")
+    if limit["waves"] is not None:
+        size, step = next(sizes for family, sizes in REGISTERS.items() if target.startswith(family))
+        waves = size // (-(-max(kernel.number("vgpr_count"), 1) // step) * step)
+        if waves < limit["waves"]:
+            wrong.append(f"{kernel.number('vgpr_count')} vgprs leave {waves} waves a SIMD, wanted {limit['waves']}")
     bound = limit["threads"] if limit["threads"] is not None else bound
     if bound is None:
         if kernel.number("max_flat_workgroup_size") == 1024:  # what compilers take when nothing is said

@@ -6,7 +6,7 @@ from case import F, Fault, I, KernelCase, U, U64, every_target, launch
 
 I64, F64 = np.int64, np.float64
 NONE = U(0xFFFFFFFF)
-BINS, CAPACITY = 4096, 2048
+BINS, CAPACITY, NONE = 4096, 8192, U(0xFFFFFFFF)
 
 
 def logit_rows(data, vocab, splits):
@@ -131,12 +131,12 @@ class Sample(Rows):
         x = self.logits(rows, vocab)
         x[1, 522] = 50
         scratch, found = np.zeros((rows, 2), np.uint64), np.zeros((rows, 2), np.uint64)
-        launch(code, "argmax_rows", grid=rows * splits, threads=64, args=[logit_rows(x, vocab, splits), scratch, found])
+        launch(code, "argmax_rows", grid=rows * splits, threads=256, args=[logit_rows(x, vocab, splits), scratch, found])
         index, _ = largest(x[:, :vocab])
         np.testing.assert_array_equal(found[:, 0], [key(x[r, i], i) for r, i in enumerate(index)])
         self.assertFalse(scratch.any())
         with self.assertRaises(Fault):
-            launch(code, "argmax_rows", grid=rows * splits, threads=64, args=[logit_rows(x, vocab, splits), scratch, found[:1].copy()])
+            launch(code, "argmax_rows", grid=rows * splits, threads=256, args=[logit_rows(x, vocab, splits), scratch, found[:1].copy()])
 
     @every_target
     def test_edits_weights_and_the_head_of_the_order(self, code):
@@ -147,12 +147,18 @@ class Sample(Rows):
         mask[[3 // 32, 700 // 32, 1499 // 32]] = 0xFFFFFFFF
         biases = np.array([1.5, -100], F)
         repetition, frequency, presence = F(1.3), F(0.5), F(0.25)
-        work = np.zeros(1, np.dtype([("w", U, 5), ("f", F, 3)]))
-        work["w"], work["f"] = [0, 0, 0, len(edits), 0], [repetition, frequency, presence]
-        works, edit_words = work.view(U).copy(), np.array(edits, U)
-        edited, scratch, found = np.full((1, 1504), np.nan, F), np.zeros((2, 2), np.uint64), np.zeros(3, np.uint64)
-        launch(code, "survey_rows", grid=splits, threads=128,
-               args=[logit_rows(x, vocab, splits), works, edit_words, biases, mask, edited, U64(1504), scratch, found])
+        temperature = F(0.7)
+        no_work, no_view = [U(0)] * 5 + [F(0)] * 3, [U(0), U(0), F(0), NONE, U(0), U(0), F(0)]
+        work = [U(0), U(0), U(0), U(len(edits)), U(0), repetition, frequency, presence]
+        view = [U(0), U(3), temperature, U(0), U(CAPACITY), U(BINS), F(1)]
+        tasks = [None, None, [work] + [no_work] * 7, [view] + [no_view] * 15]
+        edit_words = np.array(edits, U)
+        edited, scratch, found, told = np.full((1, 1504), np.nan, F), np.zeros((2, 2), np.uint64), np.zeros(3, np.uint64), np.zeros(3, np.uint64)
+        cleared = np.full(BINS + 1, 7, U)
+        launch(code, "survey_rows", grid=splits, threads=256,
+               args=[logit_rows(x, vocab, splits), tasks, edit_words, biases, mask, edited, U64(1504), scratch, found, told, cleared, U64(BINS + 1)])
+        self.assertFalse(cleared.any())
+        np.testing.assert_array_equal(found, told)
         allowed = (mask[np.arange(vocab) // 32] >> (np.arange(vocab) % 32).astype(U) & 1).astype(bool)
         expected = np.where(allowed, x[0, :vocab], F(-np.inf))
         expected[3] += F(1.5)
@@ -166,28 +172,22 @@ class Sample(Rows):
         self.assertEqual(found[2:].view(F)[0], x[0, edited_best])
         self.assertFalse(scratch.any())
 
-        temperature = F(0.7)
-        view = np.zeros(1, np.dtype([("a", U, 2), ("t", F), ("l", U)]))
-        view["a"], view["t"] = [0, 3], temperature
-        view_found, sums, bins, arrivals = np.zeros(3, np.uint64), np.full(2, np.nan, F64), np.zeros(BINS, U), np.zeros(1, U)
+        bins, filled = cleared[:BINS], cleared[BINS:]
+        view_found, sums = np.zeros(2, U), np.full(2, np.nan, F64)
         keys, model_logits = np.zeros(CAPACITY, np.uint64), np.full(CAPACITY, np.nan, F)
-        args = [x, U64(1504), U(vocab), U(1), works, found, edited, U64(1504), view.view(U).copy(), view_found, sums, U64(2), bins, arrivals, keys, model_logits]
-        launch(code, "weigh_views", grid=1, threads=256, args=args)
+        args = [x, U64(1504), U(vocab), U(2), tasks, found, edited, U64(1504), bins, filled, view_found, sums, U64(2), keys, model_logits]
+        launch(code, "weigh_views", grid=2, threads=256, args=args)
         most = expected[edited_best]
         weights = np.exp((expected.astype(F64) - F64(most)) / F64(temperature))
         np.testing.assert_allclose(sums, [weights[:1024].sum(), weights[1024:].sum()], rtol=1e-6)
-        self.assertEqual(view_found[:1].view(F64)[0], sums[0] + sums[1])
         z = (expected - most) / temperature
         with np.errstate(invalid="ignore"):
             bin_of = np.where(z > -F(127), np.where(np.isfinite(z), z, 0) * F(-32), BINS - 1).astype(np.int64)
         real = expected > -np.inf
-        counts = np.bincount(bin_of[real], minlength=BINS)
-        n, end, _, _ = view_found[1:].view(U)
-        self.assertEqual((n, end), (real.sum(), BINS), "fewer tokens than the list holds: all of them")
-        self.assertEqual(counts.sum(), n)
-        self.assertFalse(bins.any() or arrivals.any())
-        launch(code, "list_views", grid=1, threads=256, args=args)
-        self.assertEqual(view_found[2:].view(U)[0], n)
+        np.testing.assert_array_equal(bins, np.bincount(bin_of[real], minlength=BINS))
+        n = int(real.sum())
+        launch(code, "list_views", grid=2, threads=256, args=args)
+        self.assertEqual(tuple(view_found), (n, BINS), "fewer tokens than the list holds: all of them")
         order = sorted(key(expected[i], i) for i in np.nonzero(real)[0])
         self.assertEqual(sorted(~int(k) & 0xFFFFFFFFFFFFFFFF for k in keys[:n]), order)
         ids = [int(k) & 0xFFFFFFFF for k in keys[:n]]
