@@ -20,7 +20,7 @@ constexpr uint64_t kMostUnits = uint64_t{1} << 29;
 
 constexpr const char* kOptions =
     R"({"activations": {"type": "string", "default": "int8", "enum": ["int8", "f32"],
-     "doc": "int8: activations rounded to 8 bits in tiles of 32; f32: kept as they are, the slower reference"}})";
+     "doc": "int8: activations rounded to 8 bits, a scale for 128 columns (cpu) or 32 (hip); f32: kept as they are, the slower reference"}})";
 
 constexpr turbo_type_info kTypes[] = {{sizeof(turbo_type_info), TURBO_TYPE_Q1_0, "q1_0", layout::kGroup, kBlockBytes}};
 

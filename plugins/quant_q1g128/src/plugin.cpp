@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* kOptions =
     R"({"activations": {"type": "string", "default": "int8", "enum": ["int8", "f32"],
-     "doc": "int8: activations rounded to 8 bits per group of 128; f32: kept as they are, the slower reference"}})";
+     "doc": "int8: activations rounded to 8 bits, a scale for 128 columns (cpu) or 32 (hip); f32: kept as they are, the slower reference"}})";
 
 constexpr turbo_type_info kTypes[] = {{sizeof(turbo_type_info), TURBO_TYPE_Q1_0, "q1_0", kBlock, kBlockBytes}};
 
