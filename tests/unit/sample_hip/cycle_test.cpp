@@ -9,26 +9,15 @@
 #include <numeric>
 #include <random>
 
+#include "chain_rig.h"
 #include "kernels.h"
-#include "sampler_tier.h"
 
 namespace turbo {
 namespace {
 
-struct Rig {
-  fake::Host host;
-  SamplerTier sampler{host};
-  FiberDevice& device = sampler.device;
-  turbo_stream* stream = device.api()->stream;
-  void* self = sampler.component.self();
-  const turbo_chain_ops* chain = sampler.component.interface<turbo_chain_ops>(TURBO_CHAIN_OPS_DRAFT);
+struct Rig : ChainRig {
   const turbo_tree_ops* tree = sampler.component.interface<turbo_tree_ops>(TURBO_TREE_OPS_DRAFT);
-  turbo_error error{sizeof(turbo_error), 0, {}, {}};
 
-  template <typename T>
-  T* make(size_t n, T value = {}) {
-    return device.upload(std::vector<T>(n, value));
-  }
   template <typename T>
   T* pinned(size_t n) {
     return static_cast<T*>(device.api()->allocate(device.api()->ctx, TURBO_MEMORY_PINNED, n * sizeof(T), "test", nullptr));

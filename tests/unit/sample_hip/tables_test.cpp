@@ -8,25 +8,13 @@
 
 #include <random>
 
-#include "sampler_tier.h"
+#include "chain_rig.h"
 
 namespace turbo {
 namespace {
 
-struct Rig {
-  fake::Host host;
-  SamplerTier sampler{host};
-  FiberDevice& device = sampler.device;
-  turbo_stream* stream = device.api()->stream;
-  void* self = sampler.component.self();
-  const turbo_chain_ops* chain = sampler.component.interface<turbo_chain_ops>(TURBO_CHAIN_OPS_DRAFT);
+struct Rig : ChainRig {
   const turbo_tree_ops_device* tree = sampler.component.interface<turbo_tree_ops_device>(TURBO_TREE_OPS_DEVICE_DRAFT);
-  turbo_error error{sizeof(turbo_error), 0, {}, {}};
-
-  template <typename T>
-  T* make(size_t n, T value = {}) {
-    return device.upload(std::vector<T>(n, value));
-  }
 };
 
 }  // namespace
