@@ -2,8 +2,6 @@
 // where both ends take that. Whoever wants another norm, or no bytes, reads the floats.
 #include "lower.h"
 
-#include <algorithm>
-
 namespace turbo::arch_rdna2 {
 
 /// The end belongs to the step that is added next.

@@ -14,7 +14,6 @@ enum Kernel : uint32_t { matvec_1, matvec_2, matvec_4, gemm, prepare, gather, ex
 
 constexpr uint32_t kMostSharedBytes = 112 * 1024;  // of a block: two fit where a compute unit has more than what all offer
 constexpr uint32_t kMatvecRows = 32;               // more rows take the matrix product, if it fills the device
-constexpr uint32_t kBlocksPerUnit = 1;             // of the matvec, for each compute unit
 
 struct Choice {
   Kernel kernel;
