@@ -35,35 +35,6 @@ TB_DEVICE float norm_wave(const Load& load, uint32_t n, uint32_t v) {
   return wave_sum(acc);
 }
 
-/// The same of several rows of n elements at once, `stride` floats apart: more loads in flight.
-template <uint32_t ROWS>
-TB_DEVICE void norm_wave_rows(const float* rows, uint64_t stride, uint32_t n_rows, uint32_t n, uint32_t v, float (&sums)[ROWS]) {
-  constexpr uint32_t kBatch = 8;
-  const uint32_t first = v * kWave + lane();
-  TB_UNROLL
-  for (uint32_t r = 0; r < ROWS; ++r) sums[r] = 0;
-  for (uint32_t begin = 0; begin < n; begin += kBatch * kNormThreads) {
-    float x[ROWS][kBatch];
-    TB_UNROLL
-    for (uint32_t r = 0; r < ROWS; ++r) {
-      const float* const row = rows + stride * min_of(r, n_rows - 1);
-      TB_UNROLL
-      for (uint32_t j = 0; j < kBatch; ++j) {
-        const uint32_t i = begin + j * kNormThreads + first;
-        const float value = row[i < n ? i : 0];
-        x[r][j] = i < n ? value : 0.f;
-      }
-    }
-    TB_UNROLL
-    for (uint32_t r = 0; r < ROWS; ++r) {
-      TB_UNROLL
-      for (uint32_t j = 0; j < kBatch; ++j) sums[r] = fmadd(x[r][j], x[r][j], sums[r]);
-    }
-  }
-  TB_UNROLL
-  for (uint32_t r = 0; r < ROWS; ++r) sums[r] = wave_sum(sums[r]);
-}
-
 /// One wave alone: sum of squares of a row, the same bits in every lane.
 template <typename Load>
 TB_DEVICE float wave_square_sum(const Load& load, uint32_t n) {
