@@ -152,6 +152,7 @@ def main():
     parser.add_argument("--parts", default=",".join(PARTS))
     parser.add_argument("--quick", action="store_true", help="depth at 1.7B alone")
     options = parser.parse_args()
+    os.makedirs(options.models, exist_ok=True)
     options.turbo = os.path.abspath(options.turbo)
     if options.hip_test:
         options.hip_test = os.path.abspath(options.hip_test)
