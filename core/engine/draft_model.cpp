@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "base/abi_error.h"
+#include "engine/run_step.h"
 
 namespace turbo::engine {
 namespace {
@@ -208,8 +209,7 @@ Status DraftModel::run_rows(turbo_view* logits) {
   TURBO_ASSIGN(const CompiledStep* step, plans_->get(table_->n_rows, table_->n_logit_rows));
   const turbo_arch_pack& pack = *parts_.pack.api;
   AbiError failure;
-  TURBO_RETURN_IF_ERROR(failure.check(pack.run(parts_.pack.self, step->plan, table_, failure.out()), "draft model"));
-  if (pack.sync) TURBO_RETURN_IF_ERROR(failure.check(pack.sync(parts_.pack.self, failure.out()), "draft model"));
+  TURBO_RETURN_IF_ERROR(run_step(pack, parts_.pack.self, step->plan, table_, "draft model", [] { return Status::ok(); }));
   if (!logits) return Status::ok();
   turbo_view view{};
   view.struct_size = sizeof view;

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/abi_error.h"
+#include "engine/run_step.h"
 #include "engine/kv_observation_text.h"
 #include "text/tokenizer.h"
 
@@ -57,9 +58,7 @@ class Observer {
     }
     std::copy(blocks_.packed.begin(), blocks_.packed.end(), table_->block_table);
     std::copy(blocks_.open.begin(), blocks_.open.end(), table_->open_table);
-    AbiError failure;
-    TURBO_RETURN_IF_ERROR(failure.check(pack_.api->run(pack_.self, plan_, table_, failure.out()), "observing attention"));
-    if (pack_.api->sync) TURBO_RETURN_IF_ERROR(failure.check(pack_.api->sync(pack_.self, failure.out()), "observing attention"));
+    TURBO_RETURN_IF_ERROR(run_step(*pack_.api, pack_.self, plan_, table_, "observing attention", [] { return Status::ok(); }));
     return cache_->commit(blocks_, first + n);
   }
 

@@ -94,7 +94,8 @@ loader::Request make_request(const profile::Profile& profile, const kv::CodecPol
   request.options["arch_pack"] = {{"threads", std::to_string(request.compute_threads)}};
   request.options_if_known["arch_pack"] = {{"device", profile.compute.device},
                                            {"graphs", profile.compute.graphs ? "true" : "false"},
-                                           {"fuse", profile.compute.fuse ? "true" : "false"}};
+                                           {"fuse", profile.compute.fuse ? "true" : "false"},
+                                           {"step_kernel", profile.compute.step_kernel ? "true" : "false"}};
   ask_for_spare_codecs(request, policy);
   const auto add_codec_options = [&](const char* slot, const char* name, const loader::OptionTexts& texts, std::vector<std::string> more = {}) {
     if (!texts.empty()) request.options[slot] = texts;

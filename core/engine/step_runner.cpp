@@ -5,6 +5,7 @@
 #include "base/abi_error.h"
 #include "base/clock.h"
 #include "engine/logprobs.h"
+#include "engine/run_step.h"
 #include "engine/sampling_arrays.h"
 
 namespace turbo::engine {
@@ -100,26 +101,34 @@ Status StepRunner::run(std::span<const GroupInput> groups, std::vector<GroupOutp
   times_.sample_ns += now_ns() - masking;
   TURBO_ASSIGN(const CompiledStep* step, plans_.get(table_->n_rows, table_->n_logit_rows));
   const turbo_arch_pack& pack = *parts_.pack.api;
-  AbiError failure;
   if (!pack.sync) meanwhile();
-  const uint64_t launched = now_ns();
-  TURBO_RETURN_IF_ERROR(failure.check(pack.run(parts_.pack.self, step->plan, table_, failure.out()), "engine step"));
-  times_.compute_ns += now_ns() - launched;
-  if (pack.sync) meanwhile();
-  const uint64_t computed = now_ns();
-  const Status drawn = draw(*step, groups, outputs);
-  const uint64_t sampled = now_ns();
-  times_.sample_ns += sampled - computed;
-  // The device still reads the table and the taps, whatever failed on the way.
-  if (pack.sync) TURBO_RETURN_IF_ERROR(failure.check(pack.sync(parts_.pack.self, failure.out()), "device sync"));
-  times_.compute_ns += now_ns() - sampled;
-  return drawn;
+  // Time until run() has returned, and from the end of the drawing on, is the step's; a device computes while rows are drawn.
+  uint64_t began = now_ns();
+  bool told = !pack.sync;
+  const Status done = run_step(pack, parts_.pack.self, step->plan, table_, "engine step", [&] {
+    times_.compute_ns += now_ns() - began;
+    if (!told) meanwhile();
+    told = true;
+    const uint64_t computed = now_ns();
+    const Status drawn = draw(*step, groups, outputs);
+    began = now_ns();
+    times_.sample_ns += began - computed;
+    return drawn;
+  });
+  times_.compute_ns += now_ns() - began;
+  return done;
 }
 
 // What is asked of the step's results, on the device or behind it.
 Status StepRunner::draw(const CompiledStep& step, std::span<const GroupInput> groups, std::vector<GroupOutput>& outputs) {
   const turbo_arch_pack& pack = *parts_.pack.api;
   AbiError failure;
+  for (GroupOutput& output : outputs) {  // of a step that was taken back
+    output.drawn.clear();
+    output.faults.clear();
+    output.scores.clear();
+    output.logits.clear();
+  }
   tap_views_.clear();
   for (const uint32_t tap : step.program.taps) {
     turbo_view view{};

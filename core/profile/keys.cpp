@@ -134,6 +134,8 @@ void add_model_rows(std::vector<KeySpec>& table) {
       "compute.graphs", boolean(), "Replay a device's steps as recorded graphs. false makes each call anew, for a runtime whose graphs are in doubt."));
   table.push_back(row<&P::compute, &P::Compute::fuse>(
       "compute.fuse", boolean(), "Let a device do several operations in one call. false takes them apart; results are the same."));
+  table.push_back(row<&P::compute, &P::Compute::step_kernel>(
+      "compute.step_kernel", boolean(), "Run the layers of a step of one row as one launch, where a device has a kernel for it (needs graphs and fuse). Results are the same."));
   table.push_back(
       row<&P::tiers>("tiers", text_list(tier_names()),
                      "Tiers to try, best first. The first one that has everything the model needs is used."));

@@ -1,7 +1,8 @@
-# turbo_hip_library(<folder> <library> SOURCES file... KERNELS file.hip... [LIBS lib...] [NO_INSTALL])
+# turbo_hip_library(<folder> <library> SOURCES file... KERNELS file.hip... [KERNELS_NOT_AMD file.hip...] [LIBS lib...] [NO_INSTALL])
 #   The library of a plugin for the hip tier: SOURCES are host code, which the normal compiler takes; KERNELS are compiled
 #   for every target of the platform and embedded. For each kernel file the host code finds
 #     extern "C" const turbo_code_object turbo_kernels_<stem>[];   extern "C" const uint32_t turbo_n_kernels_<stem>;
+#   KERNELS_NOT_AMD are left out of builds for AMD, where host code that names them must be too.
 #   The library links no GPU runtime. It lands beside the folder's plugin.yaml, which should list it as lib<library>.so.
 #   Call turbo_plugin_manifest after it. Without a device compiler the library is left out, and so is its entry in the
 #   manifest that is built and installed; one status line tells.
@@ -266,13 +267,14 @@ function(turbo_hip_fiber_sources library outputs)
 endfunction()
 
 function(turbo_hip_library folder library)
-  cmake_parse_arguments(ARG "NO_INSTALL" "" "SOURCES;KERNELS;LIBS" ${ARGN})
+  cmake_parse_arguments(ARG "NO_INSTALL" "" "SOURCES;KERNELS;KERNELS_NOT_AMD;LIBS" ${ARGN})
   get_property(written GLOBAL PROPERTY TURBO_MANIFEST_${folder} SET)
   if(written)
     message(FATAL_ERROR "turbo_hip_library(${folder} ${library}): call turbo_plugin_manifest(${folder}) after it")
   endif()
+  set(all_kernels ${ARG_KERNELS} ${ARG_KERNELS_NOT_AMD})
   set(stems)
-  foreach(kernel ${ARG_KERNELS})
+  foreach(kernel ${all_kernels})
     get_filename_component(stem "${kernel}" NAME_WE)
     if(NOT kernel MATCHES "\\.hip$" OR NOT stem MATCHES "^[A-Za-z_][A-Za-z0-9_]*$" OR stem IN_LIST stems)
       message(FATAL_ERROR "turbo_hip_library(${folder} ${library}): ${kernel}: kernel files end in .hip and their stems are names, each once")
@@ -290,11 +292,15 @@ function(turbo_hip_library folder library)
   if(NOT found)
     set_property(GLOBAL APPEND PROPERTY TURBO_LEFT_OUT_${folder} "lib${library}.so")
   elseif(TURBO_HIP_PLATFORM STREQUAL "fiber")
-    turbo_hip_fiber_sources(${library} generated ${ARG_KERNELS})
+    turbo_hip_fiber_sources(${library} generated ${all_kernels})
     turbo_plugin_library(${folder} ${library} SOURCES ${ARG_SOURCES} ${generated} LIBS ${ARG_LIBS} ${options})
     list(APPEND fiber_libraries ${library})
   else()
-    turbo_hip_objects(${library} generated ${ARG_KERNELS})
+    set(kernels ${all_kernels})
+    if(TURBO_HIP_PLATFORM STREQUAL "amd")
+      set(kernels ${ARG_KERNELS})
+    endif()
+    turbo_hip_objects(${library} generated ${kernels})
     turbo_plugin_library(${folder} ${library} SOURCES ${ARG_SOURCES} ${generated} LIBS ${ARG_LIBS} ${options})
     target_include_directories(${library} PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}/hip")
     string(TOUPPER "${TURBO_HIP_PLATFORM}" platform)
@@ -303,7 +309,7 @@ function(turbo_hip_library folder library)
 
   if(TURBO_HIP_FIBER)
     set(TURBO_PLUGIN_OUTPUT_DIR "${CMAKE_BINARY_DIR}/lib/turbo-fiber/plugins")
-    turbo_hip_fiber_sources(${library} generated ${ARG_KERNELS})
+    turbo_hip_fiber_sources(${library} generated ${all_kernels})
     turbo_plugin_library(${folder} ${library}_fiber SOURCES ${ARG_SOURCES} ${generated} LIBS ${ARG_LIBS} NO_INSTALL)
     set_target_properties(${library}_fiber PROPERTIES OUTPUT_NAME ${library})
     set_property(GLOBAL APPEND PROPERTY TURBO_FIBER_${folder} "lib${library}.so")

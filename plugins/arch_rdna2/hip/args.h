@@ -53,7 +53,8 @@ struct TopKArgs {
 
 /// The step table's arrays lie in the same order in host and device memory (pack::StepArrays). Of each only what the step
 /// uses is copied. `head` is in pinned memory: n_rows, n_seqs, n_logit_rows, open_uncommitted, then how many entries of
-/// every path and of every block table are used.
+/// every path and of every block table are used, then the number of the step for step kernels. counts takes the first four
+/// and that number.
 struct TableArgs {
   const uint32_t* head;
   const int32_t* source;
@@ -62,7 +63,7 @@ struct TableArgs {
   uint32_t rows, sequences, logit_rows, blocks, path;  // capacities
   uint32_t reserved;
 };
-constexpr uint32_t kHeadWords = 6;
+constexpr uint32_t kHeadWords = 7, kHeadTag = 6, kCountsTag = 4;
 
 /// Attention taken apart, for chunks [chunk_begin, chunk_begin + n_chunks) of every row and head: as MixedArgs of
 /// turbo/kernel/gpu/attend_mixed.hpp.

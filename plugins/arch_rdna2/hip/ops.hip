@@ -112,7 +112,7 @@ struct TableRuns {
 // all its words at once.
 TB_KERNEL(rdna2_table, TableArgs, 256) {
   const uint32_t n_rows = args.head[0], n_seqs = args.head[1], n_logit_rows = args.head[2], path = args.head[4], blocks = args.head[5];
-  const uint32_t own = thread() < 4 ? args.head[thread()] : 0;
+  const uint32_t own = thread() <= kCountsTag ? args.head[thread() < kCountsTag ? thread() : kHeadTag] : 0;
   const uint64_t rows = args.rows, paths = rows * args.path, tables = static_cast<uint64_t>(args.sequences) * args.blocks;
   const uint64_t committed = 5 * rows + paths, packed = committed + args.sequences, open = packed + tables, logits = open + tables;
   const TableRuns runs[] = {{0, 5, n_rows, args.rows},
@@ -135,7 +135,7 @@ TB_KERNEL(rdna2_table, TableArgs, 256) {
     if (at == ~uint64_t{0}) break;
     args.target[at] = args.source[at];
   }
-  if (block_x() == 0 && thread() < 4) args.counts[thread()] = own;
+  if (block_x() == 0 && thread() <= kCountsTag) args.counts[thread()] = own;
 }
 
 TB_DEVICE MixedArgs mixed(const WindowArgs& a) {

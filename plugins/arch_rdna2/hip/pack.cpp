@@ -18,13 +18,20 @@ const turbo_device_provider kProvider = {sizeof(turbo_device_provider), 0, &prov
 }  // namespace
 
 Pack::Pack(const Host& host)
-    : host_(host), graphs_(host.option("graphs", true)), fuse_(host.option("fuse", true)),
+    : host_(host), graphs_(host.option("graphs", true)), fuse_(host.option("fuse", true)), step_kernel_(host.option("step_kernel", true)),
       threads_(static_cast<uint32_t>(std::clamp<int64_t>(host.option("threads", int64_t{1}), 1, kMostThreads))),
       components_(host.service<turbo_host_registry>(TURBO_HOST_REGISTRY_DRAFT)) {
   device_ = hip::open_device(host);
   ops_ = std::make_unique<Ops>(*device_->table());
   staging_ = std::make_unique<Staging>(*device_);
   scratch_ = std::make_unique<Scratch>(*device_);
+  if (step_kernel_ && graphs_ && fuse_) step_kernels_ = StepKernels::create(*device_, step_trial());
+}
+
+Pack::~Pack() {
+  guarded(nullptr, [&] {
+    if (step_kernels_) step_kernels_->write_moments(*staging_);
+  });
 }
 
 void Pack::probe(const Host& host, const turbo_probe_facts&, Probe& answer) {
@@ -36,7 +43,7 @@ const void* Pack::interface(std::string_view id) {
   return ArchPack<Pack>::interface(id);
 }
 
-PlanTools Pack::tools() { return {*device_, *ops_, *scratch_, graphs_, fuse_}; }
+PlanTools Pack::tools() { return {*device_, *ops_, *scratch_, graphs_, fuse_, step_kernels_.get()}; }
 
 void Pack::device(turbo_device_info& info) {
   const hip::DeviceFacts& facts = device_->facts();
@@ -122,6 +129,11 @@ void Pack::run(turbo_plan* plan, turbo_step_table& table) {
 void Pack::sync() {
   const turbo_device& table = *device_->table();
   checked("", [&](turbo_error* error) { return table.sync(table.ctx, table.stream, error); });
+  if (!step_kernels_ || !step_kernels_->stopped()) return;
+  // Keys that the step wrote are written again by the next one; plans are recorded anew, without step kernels.
+  step_kernels_->forbid();
+  host_.log(TURBO_LOG_WARN, "a step kernel waited in vain for another block of its own; steps are launched kernel by kernel from here on");
+  throw Failure(TURBO_CANCELLED, "the blocks of a step kernel did not all run at once", "run the step again");
 }
 
 const turbo_buffer& Pack::readable(const turbo_plan& plan, uint32_t buffer) const {

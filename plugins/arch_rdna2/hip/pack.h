@@ -17,6 +17,7 @@ namespace turbo::arch_rdna2 {
 class Pack : public ArchPack<Pack>, public pack::Facts {
  public:
   explicit Pack(const Host& host);
+  ~Pack() override;
   static void probe(const Host& host, const turbo_probe_facts&, Probe& answer);
   static const void* interface(std::string_view id);
 
@@ -66,13 +67,14 @@ class Pack : public ArchPack<Pack>, public pack::Facts {
   PlanTools tools();
 
   Host host_;
-  bool graphs_, fuse_;
+  bool graphs_, fuse_, step_kernel_;
   uint32_t threads_;
   HostComponents components_;
   std::unique_ptr<hip::Device> device_;
   std::unique_ptr<Ops> ops_;
   std::unique_ptr<Staging> staging_;
   std::unique_ptr<Scratch> scratch_;
+  std::unique_ptr<StepKernels> step_kernels_;  // null: not wanted, or none are built
   std::unordered_map<const turbo_weight*, std::unique_ptr<turbo_weight>> weights_;
   std::unordered_map<const turbo_kv_pool*, std::unique_ptr<turbo_kv_pool>> pools_;
   std::unordered_map<const turbo_step_table*, std::unique_ptr<StepTable>> tables_;

@@ -10,6 +10,7 @@
 
 #include "kv_pool.h"
 #include "ops.h"
+#include "step_kernel.h"
 #include "step_table.h"
 #include "weights.h"
 
@@ -52,6 +53,7 @@ struct Recorded {
   enum class State { fresh, ran, recorded } state = State::fresh;
   hip::Runtime::Graph* graph = nullptr;
   uint64_t scratch_generation = 0;
+  FusedStep fused;  // what the graph has of step kernels
 };
 
 }  // namespace turbo::arch_rdna2
@@ -74,6 +76,7 @@ struct turbo_plan {
   turbo::pack::StepScratch check_scratch;
 
   bool records = true;    // may use graphs
+  turbo::arch_rdna2::Mailroom mail;
   bool compared = false;  // a replay has given the bits of the steps
   std::map<std::pair<const void*, uint32_t>, turbo::arch_rdna2::Recorded> graphs;  // by table and reach in chunks
 
@@ -97,6 +100,7 @@ struct PlanTools {
   Scratch& scratch;
   bool graphs;  // the option
   bool fuse;    // the option
+  StepKernels* step_kernels;  // null: none
 };
 
 /// Check the whole program and lower it. Throws Failure.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <optional>
 
 namespace turbo::arch_rdna2 {
 namespace {
@@ -25,7 +26,7 @@ class PlanRun {
     StepRun run{plan_, tools_.ops, table_.on_device_table(), chunks, tools_.scratch.data(), tools_.device.stream()};
     if (!plan_.records) return steps(run);
     Recorded& recorded = plan_.graphs[{&table_, chunks}];
-    if (recorded.scratch_generation != tools_.scratch.generation()) forget(recorded);
+    if (recorded.scratch_generation != tools_.scratch.generation() || (!recorded.fused.empty() && !tools_.step_kernels->allowed())) forget(recorded);
     if (recorded.state == State::fresh) {
       steps(run);
       recorded.state = State::ran;
@@ -34,7 +35,7 @@ class PlanRun {
     }
     if (recorded.state == State::ran && !record(run, recorded)) return steps(run);
     if (!plan_.compared) return compare(run, recorded);
-    runtime_.launch_graph(run.stream, recorded.graph);
+    replay(run, recorded);
   }
 
  private:
@@ -72,6 +73,11 @@ class PlanRun {
     }
   }
 
+  void replay(const StepRun& run, const Recorded& recorded) {
+    if (!recorded.fused.empty()) table_.set_tag(tools_.step_kernels->next_tag(plan_.mail));
+    runtime_.launch_graph(run.stream, recorded.graph);
+  }
+
   void forget(Recorded& recorded) {
     if (recorded.graph) runtime_.destroy_graph(recorded.graph);
     recorded = {};
@@ -86,8 +92,11 @@ class PlanRun {
 
   bool record(const StepRun& run, Recorded& recorded) {
     try {
+      const std::optional<std::vector<hip::Enqueued>> launches = list(run);
+      if (launches) recorded.fused = fuse(*launches);
       runtime_.begin_capture(run.stream);
-      steps(run);
+      if (launches) tools_.step_kernels->enqueue(recorded.fused, *launches, run.stream);
+      else steps(run);
       recorded.graph = runtime_.end_capture();
       recorded.state = State::recorded;
       return true;
@@ -96,6 +105,31 @@ class PlanRun {
       if (runtime_.lost()) throw;
       give_up(failure.message);
       return false;
+    }
+  }
+
+  // The step's launches, for step kernels to take some; none: they are not wanted, or the step is more than launches.
+  std::optional<std::vector<hip::Enqueued>> list(const StepRun& run) {
+    if (!tools_.step_kernels || !tools_.step_kernels->allowed()) return std::nullopt;
+    std::vector<hip::Enqueued> launches;
+    runtime_.begin_list(launches);
+    try {
+      steps(run);
+    } catch (...) {
+      if (runtime_.end_list()) throw;
+      return std::nullopt;
+    }
+    runtime_.end_list();
+    return launches;
+  }
+
+  // Without memory for it the launches stay as they are.
+  FusedStep fuse(std::span<const hip::Enqueued> launches) {
+    try {
+      return tools_.step_kernels->fuse(launches, table_.on_device_table().counts, plan_.mail, staging_);
+    } catch (const Failure& failure) {
+      if (failure.code != TURBO_RESOURCE_EXHAUSTED) throw;
+      return {};
     }
   }
 
@@ -122,11 +156,15 @@ class PlanRun {
   void compare(const StepRun& run, Recorded& recorded) {
     steps(run);
     const std::vector<float> want = kept();
-    runtime_.launch_graph(run.stream, recorded.graph);
+    replay(run, recorded);
     const std::vector<float> got = kept();
     sync();
     if (want.size() == got.size() && std::memcmp(want.data(), got.data(), want.size() * sizeof(float)) == 0) {
       plan_.compared = true;
+      return;
+    }
+    if (tools_.step_kernels && tools_.step_kernels->stopped()) {
+      forget(recorded);  // whoever waits for the step takes it back
       return;
     }
     give_up("a replay did not give the bits of its steps");

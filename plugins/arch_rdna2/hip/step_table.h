@@ -27,6 +27,8 @@ class StepTable : private StepMemory, public pack::StepArrays {
   const TableArgs& args() const { return args_; }
   /// After the check of a step: what its copy shall take.
   void set_head();
+  /// Number of the step for step kernels, which read it from memory of the device.
+  void set_tag(uint32_t tag) { pinned.get<uint32_t>()[kHeadTag] = tag; }
   uint64_t bytes() const { return pinned.bytes() + on_device.bytes(); }
 
  private:

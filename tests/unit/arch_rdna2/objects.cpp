@@ -11,4 +11,5 @@ extern "C" {
 OBJECTS(ops)
 OBJECTS(reference)
 OBJECTS(device_check)
+OBJECTS(step_f16)
 }

@@ -127,9 +127,9 @@ TEST(Replay, TheTablesCopyTakesFieldsOfAnySize) {
     const uint64_t rows = c.rows + 3, path = c.path + 2, sequences = c.sequences + 1, blocks = c.blocks + 5, logit_rows = c.logit_rows + 1;
     const uint64_t words = 5 * rows + rows * path + sequences + 2 * sequences * blocks + logit_rows;
     const auto make = [&](uint32_t memory, uint64_t n) { return static_cast<uint32_t*>(device.allocate(device.ctx, memory, n * 4, "test", nullptr)); };
-    uint32_t *const head = make(TURBO_MEMORY_PINNED, kHeadWords), *const source = make(TURBO_MEMORY_PINNED, words), *const counts = make(TURBO_MEMORY_DEVICE, 4),
+    uint32_t *const head = make(TURBO_MEMORY_PINNED, kHeadWords), *const source = make(TURBO_MEMORY_PINNED, words), *const counts = make(TURBO_MEMORY_DEVICE, kCountsTag + 1),
              *const target = make(TURBO_MEMORY_DEVICE, words);
-    const uint32_t used[kHeadWords] = {c.rows, c.sequences, c.logit_rows, 1, c.path, c.blocks};
+    const uint32_t used[kHeadWords] = {c.rows, c.sequences, c.logit_rows, 1, c.path, c.blocks, 4711};
     std::copy_n(used, kHeadWords, head);
     std::mt19937 random(c.rows + c.blocks);
     for (uint64_t i = 0; i < words; ++i) source[i] = static_cast<uint32_t>(random()) | 1u, target[i] = 0;
@@ -137,6 +137,7 @@ TEST(Replay, TheTablesCopyTakesFieldsOfAnySize) {
                static_cast<uint32_t>(logit_rows), static_cast<uint32_t>(blocks), static_cast<uint32_t>(path), 0});
     ASSERT_EQ(device.sync(device.ctx, device.stream, nullptr), TURBO_OK);
     EXPECT_TRUE(std::equal(counts, counts + 4, used));
+    EXPECT_EQ(counts[kCountsTag], used[kHeadTag]);
     uint64_t at = 0, wrong = 0;
     const auto field = [&](uint64_t n, uint64_t length, uint64_t n_used, uint64_t length_used) {
       for (uint64_t i = 0; i < n; ++i)

@@ -52,12 +52,14 @@ void release(void* ctx, void* pointer) noexcept {
 turbo_status copy(void* ctx, turbo_stream* stream, void* dst, const void* src, uint64_t bytes, uint32_t direction, turbo_error* error) noexcept {
   return guarded(error, [&] {
     detail::check(stream && (bytes == 0 || (dst && src)) && direction <= TURBO_COPY_ON_DEVICE, "copy");
+    of(ctx).runtime().refuse_to_list("copy");
     if (bytes > 0) of(ctx).runtime().copy(stream, dst, src, bytes, direction);
   });
 }
 turbo_status fill(void* ctx, turbo_stream* stream, void* dst, uint32_t byte, uint64_t bytes, turbo_error* error) noexcept {
   return guarded(error, [&] {
     detail::check(stream && (bytes == 0 || dst) && byte <= 255, "fill");
+    of(ctx).runtime().refuse_to_list("fill");
     if (bytes > 0) of(ctx).runtime().fill(stream, dst, static_cast<uint8_t>(byte), bytes);
   });
 }

@@ -86,6 +86,11 @@ void Runtime::launch(turbo_stream* stream, turbo_kernel* kernel, const turbo_lau
     const uint32_t room = resident_blocks(kernel, launch.threads, launch.shared_bytes);
     if (blocks > room) refuse("the device holds " + std::to_string(room) + " of them at once, and all of them must run together");
   }
+  if (list_) {
+    const auto* const bytes = static_cast<const uint8_t*>(launch.arguments);
+    list_->push_back({kernel, launch, {bytes, bytes + launch.argument_bytes}});
+    return;
+  }
   stream->busy = true;
   do_launch(stream, kernel, launch);
   if (!sync_each_ || capturing()) return;
@@ -94,6 +99,12 @@ void Runtime::launch(turbo_stream* stream, turbo_kernel* kernel, const turbo_lau
   } catch (const Failure& failure) {
     fail(failure.code, about(*kernel, launch) + ": " + failure.message, failure.hint);
   }
+}
+
+void Runtime::refuse_to_list(const char* what) {
+  if (!list_) return;
+  unlisted_ = true;
+  throw Failure(TURBO_UNSUPPORTED, std::string(what) + ": only launches can be listed");
 }
 
 void Runtime::begin_capture(turbo_stream* stream) {

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 // What backends derive theirs from; the opaque types of the ABI as one Runtime hands them out.
 struct turbo_stream {
@@ -41,6 +42,13 @@ struct DeviceFacts {
   uint32_t wave = 32;
   bool integrated = false;         // shares the host's memory
   bool cooperative = false;        // the runtime can hold all blocks of a launch at once
+};
+
+/// A launch as it was given, and a copy of its arguments.
+struct Enqueued {
+  turbo_kernel* kernel;
+  turbo_launch launch;  // its pointer to arguments means nothing
+  std::vector<uint8_t> arguments;
 };
 
 class Runtime {
@@ -83,6 +91,19 @@ class Runtime {
   virtual void sync(Event* event) = 0;
   virtual float elapsed_ms(Event* begin, Event* end) = 0;
 
+  /// Launches from here on are checked and put into the list instead. Whoever enqueues anything else meanwhile must refuse_to_list.
+  void begin_list(std::vector<Enqueued>& list) {
+    list_ = &list;
+    unlisted_ = false;
+  }
+  /// False: something was asked for that is no launch, so the list is not all of it.
+  bool end_list() noexcept {
+    list_ = nullptr;
+    return !unlisted_;
+  }
+  /// Throws while launches are being listed.
+  void refuse_to_list(const char* what);
+
   /// What the stream is given from here on is recorded, not run. Then no allocation, no wait, no load. One at a time.
   void begin_capture(turbo_stream* stream);
   Graph* end_capture();
@@ -113,6 +134,8 @@ class Runtime {
  private:
   std::string lost_;  // what was seen first
   turbo_stream* capturing_ = nullptr;
+  std::vector<Enqueued>* list_ = nullptr;
+  bool unlisted_ = false;
   bool sync_each_;
 };
 

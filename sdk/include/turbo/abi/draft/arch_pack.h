@@ -112,7 +112,9 @@ typedef struct turbo_arch_pack {
   uint64_t (*plan_bytes)(void* self, const turbo_plan* plan); /* workspace */
   void (*plan_free)(void* self, turbo_plan* plan);
   turbo_status (*run)(void* self, turbo_plan* plan, turbo_step_table* table, turbo_error* error);
-  turbo_status (*sync)(void* self, turbo_error* error); /* null: run is synchronous */
+  /* Null: run is synchronous. TURBO_CANCELLED: the last run has been taken back, and what was read of its results does not
+   * count; nothing else is lost, and the same run may be asked for again. */
+  turbo_status (*sync)(void* self, turbo_error* error);
   /* A kept or input buffer: {rows, width} f32, borrowed until the next run of the plan. */
   turbo_status (*plan_buffer)(void* self, turbo_plan* plan, uint32_t buffer, turbo_view* view, turbo_error* error);
   /* One line for `turbo plan`: how this program will run (fused, graph, plain). */

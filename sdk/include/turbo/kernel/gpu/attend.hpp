@@ -156,7 +156,7 @@ TB_DEVICE void weigh(Shared& sh) {
   for (uint32_t q = 0; q < NQ; ++q) v[q] = own[q] = s[q];
   reduce_scatter<16, 1>(v, MaxJoin{});
   sh.most[reduced_index<16, 1, NQ>()][wave()] = v[0];
-  sync_block();
+  sync_attend();
   TB_UNROLL
   for (uint32_t q = 0; q < NQ; ++q) s[q] = exp_of(own[q] - largest_score(sh, q));
 }
@@ -192,6 +192,21 @@ TB_DEVICE void request_first(const AttendArgs& given, const Tile& tile, const St
   const AttendArgs& args = again(given);
   const bool open = V::kForms == 2 && at.open_end[1] == at.n;
   request_batches<V, L, NQ>(args, at.places(args.a.v, args.v, tile.kv_head, open, nullptr), open, at.is ? at.n : 0, held);
+}
+
+/// In a step kernel: values of the wave's keys on their way into the far cache, long before they are asked for; those of a step
+/// before this one have been driven out by weights. Kernels of their own lose by it.
+template <class V>
+TB_DEVICE void prefetch_values(const AttendArgs& args, const Tile& tile, const Straight& at) {
+#if defined(TB_NVIDIA) && defined(TB_STEP)
+  constexpr uint32_t kLine = 128;
+  if (!at.is || V::kForms != 1) return;
+  const uint32_t begin = wave_part() * kPartKeys, n = at.n > begin ? min_of(at.n - begin, kPartKeys) : 0;
+  const uint8_t* const first = at.places(args.a.v, args.v, tile.kv_head, false, nullptr).head(0) + uint64_t{begin} * args.v.pitch;
+  for (uint32_t i = lane() * kLine; i < n * args.v.pitch; i += kWave * kLine) prefetch_far(first + i);
+#else
+  (void)args, (void)tile, (void)at;
+#endif
 }
 
 /// Weighted values of the keys of one form in the wave's split to parts, half of the elements a wave. By every wave.
@@ -283,14 +298,14 @@ TB_DEVICE void chunk_values(const AttendArgs& args, const Tile& tile, Shared& sh
   if (forms & kPackedForm) {
     add_split<V, L, NQ>(args, tile, sh, split, kPackedForm, at, held);
     if (V::kForms == 1 || !(forms & kOpenForm)) then();
-    sync_block();
+    sync_attend();
     if constexpr (V::kFinishes) {
       for (uint32_t q = wave(); q < NQ; q += kAttendWaves) {
         for (uint32_t e = lane(); e < d; e += kWave) sh.parts[0][q][e] = summed(q, e);
         sync_wave();
         V::finish(args.v, sh.parts[0][q], d, sh.scratch[wave()]);
       }
-      sync_block();
+      sync_attend();
     }
     TB_UNROLL
     for (uint32_t j = 0; j < N; ++j) {
@@ -300,10 +315,10 @@ TB_DEVICE void chunk_values(const AttendArgs& args, const Tile& tile, Shared& sh
   }
   if constexpr (V::kForms == 2) {
     if (forms & kOpenForm) {
-      if (forms & kPackedForm) sync_block();
+      if (forms & kPackedForm) sync_attend();
       add_split<V, L, NQ>(args, tile, sh, split, kOpenForm, at, held);
       then();
-      sync_block();
+      sync_attend();
       TB_UNROLL
       for (uint32_t j = 0; j < N; ++j) {
         const uint32_t i = thread() + kAttendThreads * j, q = i / D, e = i % D;
@@ -323,19 +338,25 @@ TB_DEVICE void fill_forms(const AttendArgs& args, const Tile& tile, int32_t posi
   if (lane() < NQ) forms[lane()] = forms_of_chunk(args.a.table, tile.seq, n_keys, chunk, args.a.v.sinks);
 }
 
-/// The kernel. Grid: (kv heads * head_tiles, loop ? 1 : up to max_chunks, max_rows).
-template <class K, class V, uint32_t L, uint32_t NQ>
-TB_DEVICE void attend_body(const AttendArgs& given) {
+/// Which blocks a tile has: heads, chunks and row of this one of a grid of (kv heads * head_tiles, loop ? 1 : up to max_chunks,
+/// max_rows).
+struct TilePlace {
+  uint32_t head, chunk, row, n_heads, n_chunks;
+};
+
+/// One block of that grid, by kAttendWaves waves.
+template <class K, class V, uint32_t L, uint32_t NQ, class Rows>
+TB_DEVICE void attend_tile(const AttendArgs& given, TilePlace place, AttendShared<K, V, L, NQ>& sh, const Rows& from) {
   const AttendArgs& args = again(given);
   constexpr uint32_t D = 8 * L, N = per_thread<NQ * D>;
   static_assert(NQ <= kWave);
   using Shared = AttendShared<K, V, L, NQ>;
-  TB_SHARED(Shared, sh);
   const turbo_device_attend& a = args.a;
   const turbo_device_table& t = a.table;
   const uint32_t d = a.k.head_dim;
 
-  Heads<K, V, L, NQ, Shared> heads{args, sh, block_z(), kv_head_of(args, block_x()), block_x() - kv_head_of(args, block_x()) * args.head_tiles, {}};
+  const uint32_t kv_head = kv_head_of(args, place.head);
+  Heads<K, V, L, NQ, Shared, Rows> heads{args, sh, from, place.row, kv_head, place.head - kv_head * args.head_tiles, {}};
   StepRows rows;
   if (a.k_rows) {
     const uint32_t row = min_of(lane(), a.max_rows - 1);
@@ -344,10 +365,10 @@ TB_DEVICE void attend_body(const AttendArgs& given) {
     rows.slot = t.slot[row];
   }
   if (wave() < NQ || a.k_rows) heads.request(wave(), heads.guess(wave()));
-  const Tile found = find_tile(args, block_z(), block_x(), K::kForms == 2);
+  const Tile found = find_tile(args, place.row, place.head, K::kForms == 2);
   if (!found.live) return;
   const uint32_t n_chunks = (found.most_keys + kChunk - 1) / kChunk;
-  const uint32_t chunk_begin = block_y(), chunk_step = grid_y();
+  const uint32_t chunk_begin = place.chunk, chunk_step = place.n_chunks;
   if (chunk_begin >= n_chunks) return;
   if (a.k_rows)
     rows.in_chunk = ballot(lane() < min_of(live_rows(t), a.max_rows) && static_cast<uint32_t>(rows.seq) == found.seq &&
@@ -365,7 +386,11 @@ TB_DEVICE void attend_body(const AttendArgs& given) {
     if (lane() == 0) sh.at[wave()] = at;
     sync_wave();
   };
-  begin_chunk(found, split_of(found, chunk_begin));
+  {
+    const Straight at = split_of(found, chunk_begin);
+    begin_chunk(found, at);
+    prefetch_values<V>(args, found, at);
+  }
   if (wave() == kAttendWaves - 2 && lane() == 0) sh.tile = found;
   fill_queries(args, found, sh.queries);
   K::load_tables(args.k, sh.key_tables);
@@ -379,7 +404,7 @@ TB_DEVICE void attend_body(const AttendArgs& given) {
     value[j] = sum[j] = 0.0f;
     most[j] = kNoScore;
   }
-  sync_block();
+  sync_attend();
   const Tile& tile = same_in_wave(sh.tile);
   TB_NO_UNROLL
   for (uint32_t chunk = chunk_begin; chunk < n_chunks; chunk += chunk_step) {
@@ -396,7 +421,7 @@ TB_DEVICE void attend_body(const AttendArgs& given) {
     score_keys<K, L, NQ>(args, tile, sh, split, at, keys);
     request_first<V, L, NQ>(args, tile, at, values);
     weigh<NQ>(sh);
-    sync_block();
+    sync_attend();
     sum_weights<NQ>(sh);
     float here[N];
     chunk_values<V, L, NQ>(args, tile, sh, split, at, values, here, [&] {
@@ -428,10 +453,10 @@ TB_DEVICE void attend_body(const AttendArgs& given) {
     }
     if (more) {
       if constexpr (V::kForms == 2) {
-        sync_block();
+        sync_attend();
         if (wave() == kAttendWaves - 1) fill_forms<NQ>(args, tile, position, chunk + chunk_step, sh.forms);
       }
-      sync_block();
+      sync_attend();
     }
   }
   const AttendArgs& last = again(given);
@@ -439,23 +464,31 @@ TB_DEVICE void attend_body(const AttendArgs& given) {
     TB_UNROLL
     for (uint32_t j = 0; j < N; ++j) {
       const uint32_t i = thread() + kAttendThreads * j, q = i / D, e = i % D;
-      if (q < NQ && e < d && sh.queries.valid[q]) write_output(last, sh.queries.row[q], sh.queries.head[q], last.a.v.head_dim, e, value[j] / sum[j]);
+      if (q < NQ && e < d && sh.queries.valid[q]) from.output(last, sh.queries.row[q], sh.queries.head[q], last.a.v.head_dim, e, value[j] / sum[j]);
     }
     return;
   }
   // The partials of this block are seen by all before it is counted; the last to be counted sees those of all.
   const uint32_t n_blocks = min_of(chunk_step, n_chunks);
   fence_device();
-  sync_block();
+  sync_attend();
   if (thread() == 0) {
-    uint32_t* const counter = last.counters + uint64_t{tile.first_row} * grid_x() + block_x();
+    uint32_t* const counter = last.counters + uint64_t{tile.first_row} * place.n_heads + place.head;
     sh.arrived = atomic_add(counter, 1);
     if (sh.arrived == n_blocks - 1) store_shared_word(counter, 0);
   }
-  sync_block();
+  sync_attend();
   if (sh.arrived != n_blocks - 1) return;
   fence_device();
-  merge_chunks<L, NQ>(given, tile, sh);
+  merge_chunks<L, NQ>(given, tile, sh, from);
+}
+
+/// The kernel.
+template <class K, class V, uint32_t L, uint32_t NQ>
+TB_DEVICE void attend_body(const AttendArgs& args) {
+  using Shared = AttendShared<K, V, L, NQ>;
+  TB_SHARED(Shared, sh);
+  attend_tile<K, V, L, NQ>(args, {block_x(), block_y(), block_z(), grid_x(), grid_y()}, sh, MemoryRows{});
 }
 
 }  // namespace turbo::gpu

@@ -2,10 +2,16 @@
 // fits its lanes: lane l holds element 32 p + l in x[p].
 #pragma once
 
-#include <turbo/kernel/gpu/attend_tile.hpp>
+#include <turbo/kernel/gpu/attend_merge.hpp>
 #include <turbo/kernel/gpu/rope.hpp>
 
 namespace turbo::gpu {
+
+/// Where attention's rows come from and where its output goes: memory, as here, or mail (attend_mail.hpp).
+struct MemoryRows {
+  static constexpr bool kMail = false;
+  TB_DEVICE void output(const AttendArgs& args, uint32_t row, uint32_t head, uint32_t d, uint32_t e, float x) const { write_output(args, row, head, d, e, x); }
+};
 
 /// A head of up to 32 * P elements as read, with what its norm and rotation need: all requested before any is waited for.
 template <uint32_t P>
@@ -19,12 +25,12 @@ TB_DEVICE bool turns_in_lanes(const turbo_device_attend& a) {
   return a.rope_style == TURBO_ROPE_HALVES && a.rope_dims == kWave * P;
 }
 
-template <uint32_t P>
+template <uint32_t P, bool kRow = true>
 TB_DEVICE void request_head(const float* from, uint32_t d, const float* norm, bool rope, const turbo_device_attend& a, HeadRow<P>& row) {
   TB_UNROLL
   for (uint32_t p = 0; p < P; ++p) {
     const uint32_t e = p * kWave + lane(), held = min_of(e, d - 1);
-    row.x[p] = from[held];  // not yet zero behind the head: that would wait for it
+    if (kRow) row.x[p] = from[held];  // not yet zero behind the head: that would wait for it
     row.weight[p] = norm ? norm[held] : 1.0f;
   }
   const bool turns = rope && turns_in_lanes<P>(a);
@@ -87,11 +93,12 @@ struct StepRows {
 
 /// Heads that the block's waves take before the first scores: the tile's queries, and keys and values of the step's rows in
 /// its chunks. This block appends them for itself, the same bytes as every other block of such a chunk writes.
-template <class K, class V, uint32_t L, uint32_t NQ, class Shared>
+template <class K, class V, uint32_t L, uint32_t NQ, class Shared, class Rows>
 struct Heads {
   static constexpr uint32_t P = L / 4;
   const AttendArgs& given;
   Shared& sh;
+  const Rows& from;
   uint32_t first_row, kv_head, head_tile;
   HeadRow<P> head;
 
@@ -104,7 +111,7 @@ struct Heads {
     const uint64_t column = uint64_t{query ? head_of_query(args, kv_head, head_tile, item) : kv_head} * d;
     const float* const rows = query ? a.q : key ? a.k_rows : a.v_rows;
     const uint64_t stride = query ? a.q_stride : key ? a.k_stride : a.v_stride;
-    request_head<P>(rows + row * stride + column, d, query ? a.q_norm : key ? a.k_norm : nullptr, query || key, a, head);
+    request_head<P, !Rows::kMail>(rows + row * stride + column, d, query ? a.q_norm : key ? a.k_norm : nullptr, query || key, a, head);
   }
   TB_DEVICE void take(const Tile& tile, const StepRows& rows) {
     const uint32_t n = NQ + 2 * static_cast<uint32_t>(__builtin_popcount(rows.in_chunk));
@@ -120,6 +127,10 @@ struct Heads {
       const int32_t of_tile = shuffle(tile.position, min_of(row_of_query(args, item), tile.n_rows - 1)), of_step = shuffle(rows.position, append_row);
       float* const to = query ? sh.query[item] : sh.scratch[wave()];
       uint8_t* const block = query ? nullptr : block_of_slot(tile, slot, key);  // its id is read meanwhile
+      if constexpr (Rows::kMail) {
+        const uint32_t row = query ? min_of(first_row + row_of_query(args, item), tile.first_row + tile.n_rows - 1) : append_row;
+        from.template row<P>(query ? 0 : key ? 1 : 2, row, query ? head_of_query(args, kv_head, head_tile, item) : kv_head, d, head.x);
+      }
       finish_head<P>(head, d, query ? 8 * L : d, query ? a.q_norm != nullptr : key && a.k_norm, query || key, a, query ? of_tile : of_step, to);
       if (query) K::template prepare<L, NQ>(args.k, sh, item, d, head.x);
       else append(tile, block, slot, key, to);

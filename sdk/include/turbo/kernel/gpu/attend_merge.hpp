@@ -20,8 +20,8 @@ TB_DEVICE float* partial_of(const AttendArgs& args, const TileQueries<NQ>& queri
 
 /// Merge the chunks of the tile's queries, whose partials all lie in memory, and write out. By the block that came last.
 /// Many chunks at a time: first each chunk's two factors, then every thread its elements, some chunks ahead of itself.
-template <uint32_t L, uint32_t NQ, class Shared>
-TB_DEVICE void merge_chunks(const AttendArgs& given, const Tile& tile, Shared& sh) {
+template <uint32_t L, uint32_t NQ, class Shared, class Rows>
+TB_DEVICE void merge_chunks(const AttendArgs& given, const Tile& tile, Shared& sh, const Rows& rows) {
   constexpr uint32_t D = 8 * L, kBatch = 2 * D < kChunk ? 2 * D : kChunk, N = per_thread<NQ * D>, H = N > 2 ? 4 : N > 1 ? 8 : 16;
   constexpr uint32_t kGroups = kBatch / kWave, kOwn = NQ * kGroups / kAttendWaves;
   static_assert(NQ * kGroups % kAttendWaves == 0 && kBatch % (2 * H) == 0);
@@ -35,7 +35,7 @@ TB_DEVICE void merge_chunks(const AttendArgs& given, const Tile& tile, Shared& s
   float value[N], sum[N], near[H], far[H];
   TB_UNROLL
   for (uint32_t j = 0; j < N; ++j) value[j] = sum[j] = 0.0f;
-  sync_block();
+  sync_attend();
   if (thread() < NQ) carried[thread()] = kNoScore;
   TB_NO_UNROLL
   for (uint32_t begin = 0; begin < n_chunks; begin += kBatch) {
@@ -46,7 +46,7 @@ TB_DEVICE void merge_chunks(const AttendArgs& given, const Tile& tile, Shared& s
       for (uint32_t u = 0; u < H; ++u) to[u] = first[uint64_t{min_of(c + u, n - 1)} * args.partial_stride];
     };
     if constexpr (N == 1) request(thread(), 0, near);
-    sync_block();
+    sync_attend();
     // Largest score up to each chunk of 32, by a wave each; those before are joined below.
     float here[kOwn];
     TB_UNROLL
@@ -65,7 +65,7 @@ TB_DEVICE void merge_chunks(const AttendArgs& given, const Tile& tile, Shared& s
       }
       take[q * kBatch + at] = most;
     }
-    sync_block();
+    sync_attend();
     MergeFactors factors[kOwn];
     TB_UNROLL
     for (uint32_t n = 0; n < kOwn; ++n) {
@@ -76,7 +76,7 @@ TB_DEVICE void merge_chunks(const AttendArgs& given, const Tile& tile, Shared& s
       if (lane() > 0) before = max_of(before, take[q * kBatch + at - 1]);
       factors[n] = merge_factors(before, here[n]);
     }
-    sync_block();
+    sync_attend();
     TB_UNROLL
     for (uint32_t n = 0; n < kOwn; ++n) {
       const uint32_t i = wave() + n * kAttendWaves, q = i / kGroups, at = i % kGroups * kWave + lane();
@@ -84,7 +84,7 @@ TB_DEVICE void merge_chunks(const AttendArgs& given, const Tile& tile, Shared& s
       take[q * kBatch + at] = factors[n].b;
       if (at == kBatch - 1) carried[q] = factors[n].most;
     }
-    sync_block();
+    sync_attend();
     TB_UNROLL
     for (uint32_t j = 0; j < N; ++j) {
       const uint32_t i = thread() + kAttendThreads * j, q = i / D;
@@ -116,17 +116,17 @@ TB_DEVICE void merge_chunks(const AttendArgs& given, const Tile& tile, Shared& s
       if (n > c + H) join(c + H, n - c - H, far);
     }
   }
-  sync_block();
+  sync_attend();
   TB_UNROLL
   for (uint32_t j = 0; j < N; ++j) {
     const uint32_t i = thread() + kAttendThreads * j;
     if (i / D < NQ && i % D == 0) carried[i / D] = sum[j];
   }
-  sync_block();
+  sync_attend();
   TB_UNROLL
   for (uint32_t j = 0; j < N; ++j) {
     const uint32_t i = thread() + kAttendThreads * j, q = i / D, e = i % D;
-    if (q < NQ && e < d && sh.queries.valid[q]) write_output(args, sh.queries.row[q], sh.queries.head[q], d, e, value[j] / carried[q]);
+    if (q < NQ && e < d && sh.queries.valid[q]) rows.output(args, sh.queries.row[q], sh.queries.head[q], d, e, value[j] / carried[q]);
   }
 }
 

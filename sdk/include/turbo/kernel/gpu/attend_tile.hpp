@@ -14,6 +14,39 @@ constexpr uint32_t kSplitWaves = 2, kPartKeys = kSplit / kSplitWaves;
 constexpr uint32_t kAttendWaves = kChunkSplits * kSplitWaves, kAttendThreads = kAttendWaves * kWave;
 static_assert(kPartKeys == kWave && kChunk == TURBO_DEVICE_CHUNK && kSplit == TURBO_KV_BLOCK);
 
+/// Attention's waves meet. They are the whole block, or in a step kernel (TB_STEP) the first of a larger one.
+#if !defined(TB_STEP)
+#define TB_ATTEND_WHOLE 1
+TB_DEVICE void sync_attend() { sync_block(); }
+#elif defined(TB_NVIDIA)
+TB_DEVICE void sync_attend() { asm volatile("bar.sync 1, %0;" ::"n"(kAttendThreads) : "memory"); }
+#else
+struct PartBarrier {
+  uint32_t arrived, generation;
+};
+TB_DEVICE PartBarrier& attend_barrier() {
+  TB_SHARED(PartBarrier, barrier);
+  return barrier;
+}
+TB_DEVICE void sync_attend() {
+  PartBarrier& barrier = attend_barrier();
+  fence_block();
+  sync_wave();
+  if (lane() == 0) {
+    const uint32_t generation = load_block_word(&barrier.generation);
+    if (atomic_add(&barrier.arrived, 1) == kAttendWaves - 1) {
+      store_block_word(&barrier.arrived, 0);
+      fence_block();
+      store_block_word(&barrier.generation, generation + 1);
+    } else {
+      while (load_block_word(&barrier.generation) == generation) pause();
+    }
+  }
+  sync_wave();
+  fence_block();
+}
+#endif
+
 /// Of n numbers of a block, dealt over its threads.
 template <uint32_t N>
 constexpr uint32_t per_thread = (N + kAttendThreads - 1) / kAttendThreads;
@@ -76,13 +109,17 @@ template <uint32_t L>
 TB_DEVICE uint32_t value_index() { return wave_part() * L + lane() % L; }
 
 /// The kernel's argument struct, loaded anew: what is used late does not lie in scalar registers from the start, of which a
-/// large kernel has too few.
+/// large kernel has too few. A step kernel has those of its stages in memory, or in shared memory.
 template <class Args>
 TB_DEVICE const Args& again(const Args& args) {
 #if defined(TB_AMD) && defined(__HIP_DEVICE_COMPILE__)
-  (void)args;
   typedef const __attribute__((address_space(4))) Args* Pointer;
+#if defined(TB_STEP)
+  Pointer p = (Pointer)&args;
+#else
+  (void)args;
   Pointer p = (Pointer)__builtin_amdgcn_kernarg_segment_ptr();
+#endif
   asm volatile("" : "+s"(p));
   return *(const Args*)p;
 #else

@@ -42,6 +42,12 @@ struct alignas(8) Float2 { float x, y; };
 #if !defined(TB_FIBER)
 
 #define TB_DEVICE __device__ __forceinline__
+/// A part of a large kernel, with registers of its own where these are few.
+#if defined(TB_NVIDIA)
+#define TB_PART __device__ __noinline__
+#else
+#define TB_PART TB_DEVICE
+#endif
 #if defined(TB_AMD)
 #define TB_KERNEL_EARLY(name, Args, THREADS, WAVES, BLOCKS) \
   extern "C" __global__ __attribute__((amdgpu_waves_per_eu(WAVES))) void __launch_bounds__(THREADS) name(const Args args)
@@ -62,6 +68,13 @@ struct alignas(8) Float2 { float x, y; };
 #define TB_KERNEL(name, Args, THREADS) TB_WAITING_KERNEL(name, Args, __launch_bounds__(THREADS))
 #else
 #define TB_KERNEL(name, Args, THREADS) extern "C" __global__ void __launch_bounds__(THREADS) name(const Args args)
+#endif
+/// A kernel whose blocks wait for each other: at most one on a compute unit is asked for.
+#if defined(TB_NVIDIA)
+#define TB_RESIDENT_KERNEL(name, Args, THREADS) \
+  extern "C" __global__ void __launch_bounds__(THREADS, 1) name(const __grid_constant__ Args args)
+#else
+#define TB_RESIDENT_KERNEL(name, Args, THREADS) TB_KERNEL(name, Args, THREADS)
 #endif
 #define TB_SHARED(type, name) __shared__ type name
 #define TB_DYNAMIC_SHARED(type, name)                          \
@@ -123,6 +136,8 @@ TB_DEVICE uint32_t atomic_add(uint32_t* p, uint32_t v) { return ::atomicAdd(p, v
 TB_DEVICE uint32_t atomic_or(uint32_t* p, uint32_t v) { return ::atomicOr(p, v); }
 TB_DEVICE uint64_t atomic_max(uint64_t* p, uint64_t v) { return ::atomicMax(reinterpret_cast<unsigned long long*>(p), static_cast<unsigned long long>(v)); }
 TB_DEVICE void pause() { __nanosleep(20); }
+/// Of the compute unit; for measuring.
+TB_DEVICE uint64_t clock_now() { return static_cast<uint64_t>(clock64()); }
 /// The next kernel of the stream may take what this one leaves free of the device.
 TB_DEVICE void let_next_begin() {
 #if __CUDA_ARCH__ >= 900
@@ -171,10 +186,15 @@ TB_DEVICE uint64_t load_shared_word(const uint64_t* p) { return __hip_atomic_loa
 TB_DEVICE void store_shared_word(uint32_t* p, uint32_t v) { __hip_atomic_store(p, v, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT); }
 TB_DEVICE void store_shared_word(uint64_t* p, uint64_t v) { __hip_atomic_store(p, v, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT); }
 TB_DEVICE void fence_device() { __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "agent"); }
+/// Of shared memory, as the block's waves see it.
+TB_DEVICE uint32_t load_block_word(const uint32_t* p) { return __hip_atomic_load(p, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_WORKGROUP); }
+TB_DEVICE void store_block_word(uint32_t* p, uint32_t v) { __hip_atomic_store(p, v, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_WORKGROUP); }
+TB_DEVICE void fence_block() { __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "workgroup"); }
 TB_DEVICE uint32_t atomic_add(uint32_t* p, uint32_t v) { return __hip_atomic_fetch_add(p, v, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT); }
 TB_DEVICE uint32_t atomic_or(uint32_t* p, uint32_t v) { return __hip_atomic_fetch_or(p, v, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT); }
 TB_DEVICE uint64_t atomic_max(uint64_t* p, uint64_t v) { return __hip_atomic_fetch_max(p, v, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT); }
 TB_DEVICE void pause() { __builtin_amdgcn_s_sleep(1); }
+TB_DEVICE uint64_t clock_now() { return __builtin_readcyclecounter(); }
 TB_DEVICE void let_next_begin() {}
 TB_DEVICE void wait_for_previous() {}
 #endif

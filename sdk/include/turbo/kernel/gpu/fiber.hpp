@@ -39,6 +39,7 @@
 #endif
 
 #define TB_DEVICE inline
+#define TB_PART inline
 #define TB_UNROLL
 #define TB_NO_UNROLL
 #define TB_KERNEL(name, Args, THREADS)                                                                      \
@@ -48,6 +49,7 @@
                                                            }};                                              \
   static void name(const Args& args)
 #define TB_KERNEL_EARLY(name, Args, THREADS, WAVES, BLOCKS) TB_KERNEL(name, Args, THREADS)
+#define TB_RESIDENT_KERNEL(name, Args, THREADS) TB_KERNEL(name, Args, THREADS)
 #define TB_SHARED(type, name)                 \
   static const char tb_key_##name = 0;        \
   type& name = *static_cast<type*>(::turbo::gpu::fiber::shared_variable(&tb_key_##name, sizeof(type)))
@@ -385,6 +387,10 @@ inline uint64_t load_shared_word(const uint64_t* p) { return *p; }
 inline void store_shared_word(uint32_t* p, uint32_t v) { *p = v; }
 inline void store_shared_word(uint64_t* p, uint64_t v) { *p = v; }
 inline void fence_device() {}
+inline uint64_t clock_now() { return fiber::launch_now->progress; }
+inline uint32_t load_block_word(const uint32_t* p) { return *p; }
+inline void store_block_word(uint32_t* p, uint32_t v) { *p = v; }
+inline void fence_block() {}
 inline uint32_t atomic_add(uint32_t* p, uint32_t v) { return std::exchange(*p, *p + v); }
 inline uint32_t atomic_or(uint32_t* p, uint32_t v) { return std::exchange(*p, *p | v); }
 inline uint64_t atomic_max(uint64_t* p, uint64_t v) { return std::exchange(*p, std::max(*p, v)); }

@@ -32,6 +32,7 @@ TB_DEVICE void gemm(const Product& p, uint32_t block, uint32_t first_row, GemmSh
 
   // What this thread loads of each group: pieces of activations, half a word of signs, a weight scale (two threads the
   // same one), a scale of the activations.
+  const uint32_t n_live = *p.n_rows;
   const uint32_t loader = thread() / 2, part = thread() % 2, pair = loader / kUnit;
   const UnitPlanes planes = planes_of(p, min_of(unit_of(pair), p.n_units - 1), pair);
   const uint32_t place = loader / kTile % 2 * n_groups * kTile + loader % kTile;
@@ -41,12 +42,12 @@ TB_DEVICE void gemm(const Product& p, uint32_t block, uint32_t first_row, GemmSh
   const Q8Scale* scales[kScales];
   TB_UNROLL
   for (uint32_t i = 0; i < kScales; ++i)
-    scales[i] = p.scales + uint64_t{row_of_x(p, first_row + scale_row + i * (kGemmThreads / kGroupTiles))} * n_groups * kGroupTiles + scale_tile;
+    scales[i] = p.scales + uint64_t{row_of_x(p, first_row + scale_row + i * (kGemmThreads / kGroupTiles), n_live)} * n_groups * kGroupTiles + scale_tile;
   const int8_t* pieces[kPieces];
   TB_UNROLL
   for (uint32_t i = 0; i < kPieces; ++i) {
     const uint32_t piece = thread() + i * kGemmThreads;
-    pieces[i] = p.codes + uint64_t{row_of_x(p, first_row + piece / 8)} * n_groups * kGroup + piece % 8 * 16;
+    pieces[i] = p.codes + uint64_t{row_of_x(p, first_row + piece / 8, n_live)} * n_groups * kGroup + piece % 8 * 16;
   }
   Words4 coming[kPieces];
   Words2 coming_signs;
@@ -139,12 +140,12 @@ TB_DEVICE void gemm(const Product& p, uint32_t block, uint32_t first_row, GemmSh
     const uint32_t r = row_of(job), i = job % per_row, unit = unit_of(i);
     const Early early = next;
     next = early_for(job + 1);
-    if (p.squares && i == 0) factor = q8_factor(q8_part(p.squares + uint64_t{row_of_x(p, first_row + r)} * n_tiles, n_tiles), n_tiles, p.eps);
+    if (p.squares && i == 0) factor = q8_factor(q8_part(p.squares + uint64_t{row_of_x(p, first_row + r, n_live)} * n_tiles, n_tiles), n_tiles, p.eps);
     if (unit >= p.n_units) continue;
     const float* const from = shared.sums + r * kGemmSumStride + i * kUnit + lane();
     const float y = p.squares ? from[0] * factor : from[0];
     const float up = gated ? p.squares ? from[kUnit] * factor : from[kUnit] : 0.f;
-    finish(p, place_of(p, unit, 0), first_row + r, y, up, early);
+    finish(p, place_of(p, unit, 0), first_row + r, y, up, early, MemoryIo{});
   }
 }
 

@@ -1,8 +1,15 @@
 // Q1_0 matrices times a few rows of bytes: the body of a stage, for a kernel of its own or a part of a larger one.
 //
 // A block of up to 16 waves computes units of 32 outputs for R rows; each half of a wave owns one segment of the row's
-// groups. Weights come first: the words in flight are asked for
-// before the kernel waits for the one that makes its input.
+// groups. Weights come first: the words in flight are asked for before the block waits for its input.
+//
+// Where the input comes from and where outputs go is the Io's: memory (MemoryIo), or mail between the blocks of one launch
+// (mail.hpp). An Io has
+//   wait(p)                                           until the input may be read: the live rows; once, before the first fetch
+//   fetch<R>(p, first_row, n_live, begin, n, shared)  by a wave: groups [begin, begin + n) of R rows to shared memory
+//   squares(p, row, n_live, n_tiles)                  by a wave: what the lane adds of a row's squares (q8_part)
+//   floats(p, at, row, o, y), bytes(p, at, row, y, w) by a wave: outputs of a unit and, of matrix 0, their tile
+//   moment(n)                                         1: the wave's input is there; 2: first outputs are summed
 #pragma once
 
 #include <turbo/kernel/gpu/activation.hpp>
@@ -56,11 +63,10 @@ TB_DEVICE UnitPlanes planes_of(const Product& p, uint32_t unit, uint32_t odd) {
   return {signs + words * 16, scales + words * 2};
 }
 
-TB_DEVICE uint32_t row_of_x(const Product& p, uint32_t row) {
-  if (!p.x_rows) return min_of(row, p.max_rows - 1);
-  // Entries beyond the live rows may be anything.
-  const uint32_t n = *p.n_rows;
-  return static_cast<uint32_t>(p.x_rows[min_of(row, n ? n - 1 : 0)]);
+/// Rows beyond the live ones are another live row: their bytes, and entries of x_rows, may be anything.
+TB_DEVICE uint32_t row_of_x(const Product& p, uint32_t row, uint32_t n_live) {
+  const uint32_t of = min_of(row, n_live ? n_live - 1 : 0);
+  return p.x_rows ? static_cast<uint32_t>(p.x_rows[of]) : of;
 }
 
 /// What the end of an output needs from memory, asked for while the dots run: by lane, of a unit's output.
@@ -78,7 +84,8 @@ TB_DEVICE Early early_of(const Product& p, UnitPlace at, uint32_t row) {
 
 /// A wave finishes the 32 outputs of a unit for one row, a lane one of them: y = product, then bias, fusion, and the bytes
 /// of the outcome. `up` counts for gates only.
-TB_DEVICE void finish(const Product& p, UnitPlace at, uint32_t row, float y, float up, Early early) {
+template <class Io>
+TB_DEVICE void finish(const Product& p, UnitPlace at, uint32_t row, float y, float up, Early early, const Io& io) {
   const Matrix& matrix = p.matrix[at.matrix];
   const uint32_t o = at.unit * kUnit + lane();
   const bool there = o < matrix.rows;
@@ -88,13 +95,13 @@ TB_DEVICE void finish(const Product& p, UnitPlace at, uint32_t row, float y, flo
     if (p.matrix[1].bias) up += p.matrix[1].bias[there ? o : 0];
     y = p.fuse == fuse_silu ? silu_mul(y, up) : gelu_mul(y, up);
   }
-  if (there) matrix.out[row * matrix.out_stride + o] = y;
-  if (p.out_q8.codes && at.matrix == 0) write_q8_tile(p.out_q8, row, at.unit, y, early.norm);
+  if (there) io.floats(p, at, row, o, y);
+  if (p.out_q8.codes && at.matrix == 0) io.bytes(p, at, row, y, early.norm);
 }
 
 /// Groups [begin, begin + n) of R rows from first_row to shared memory, by one wave.
 template <uint32_t R>
-TB_DEVICE void fetch_groups(const Product& p, uint32_t first_row, uint32_t begin, uint32_t n, uint8_t* shared) {
+TB_DEVICE void fetch_groups(const Product& p, uint32_t first_row, uint32_t n_live, uint32_t begin, uint32_t n, uint8_t* shared) {
   constexpr uint32_t kPieces = kSharedGroupBytes / 16, kCodes = kGroup / 16, kBatch = 2;  // loads in flight
   const uint32_t n_pieces = R * n * kPieces;
   TB_NO_UNROLL
@@ -105,7 +112,7 @@ TB_DEVICE void fetch_groups(const Product& p, uint32_t first_row, uint32_t begin
     for (uint32_t k = 0; k < kBatch; ++k) {
       const uint32_t i = min_of(first + k * kWave, n_pieces - 1);  // the last again rather than none
       const uint32_t one = i / kPieces, part = i % kPieces, r = R == 1 ? 0 : one / n, g = begin + (R == 1 ? one : one % n);
-      const uint64_t from = uint64_t{row_of_x(p, first_row + r)} * p.n_groups + g;
+      const uint64_t from = uint64_t{row_of_x(p, first_row + r, n_live)} * p.n_groups + g;
       words[k] = load_words(part < kCodes ? static_cast<const void*>(p.codes + from * kGroup + part * 16)
                                           : static_cast<const void*>(p.scales + from * kGroupTiles + (part - kCodes) * 2));
       to[k] = (r * p.n_groups + g) * kSharedGroupBytes + part * 16;
@@ -115,19 +122,49 @@ TB_DEVICE void fetch_groups(const Product& p, uint32_t first_row, uint32_t begin
   }
 }
 
-/// Block `block` of n_blocks, rows [first_row, first_row + R), one or two teams of team_waves(n_groups); `shared`
-/// holds matvec_shared_bytes. Calls wait() once, before it reads what earlier kernels wrote.
+/// Input from what earlier kernels wrote, outputs to memory.
+struct MemoryIo {
+  TB_DEVICE uint32_t wait(const Product& p) const {
+    wait_for_previous();
+    return *p.n_rows;
+  }
+  template <uint32_t R>
+  TB_DEVICE void fetch(const Product& p, uint32_t first_row, uint32_t n_live, uint32_t begin, uint32_t n, uint8_t* shared) const {
+    fetch_groups<R>(p, first_row, n_live, begin, n, shared);
+  }
+  TB_DEVICE float squares(const Product& p, uint32_t row, uint32_t n_live, uint32_t n_tiles) const {
+    return q8_part(p.squares + uint64_t{row_of_x(p, row, n_live)} * n_tiles, n_tiles);
+  }
+  TB_DEVICE void floats(const Product& p, UnitPlace at, uint32_t row, uint32_t o, float y) const {
+    p.matrix[at.matrix].out[row * p.matrix[at.matrix].out_stride + o] = y;
+  }
+  TB_DEVICE void bytes(const Product& p, UnitPlace at, uint32_t row, float y, float weight) const {
+    write_q8_tile(p.out_q8, row, at.unit, y, weight);
+  }
+  TB_DEVICE void moment(uint32_t) const {}
+};
+
+/// What a block does of a product: units block, block + n_blocks, ..; with one or two teams of team_waves(n_groups) waves.
+/// Further waves only help at the ends of outputs.
+struct BlockShare {
+  uint32_t block, n_blocks, n_teams;
+  MatvecShape shape;
+};
+
+/// Rows [first_row, first_row + R) of the block's share; `shared` holds matvec_shared_bytes.
 ///
 /// Units are dealt over the blocks one by one. A unit has one part, gated two; parts are dealt over the teams. An item is one
 /// step (a group of each segment) of one part, of which a lane takes an output of each of the unit's two tiles. The words of
-/// a team's next kItems items are always on their way, whether they are steps of one part or many parts. Rounds of kItems
+/// a team's next kHeld items are always on their way, whether they are steps of one part or many parts. Rounds of kItems
 /// items end with the outputs of the parts that are complete, while waves that have none of these go on.
-template <uint32_t R, class Wait>
-TB_DEVICE void matvec(const Product& p, uint32_t block, uint32_t n_blocks, uint32_t first_row, uint8_t* shared, Wait wait) {
+template <uint32_t R, uint32_t kHeld, class Io>
+TB_DEVICE void matvec(const Product& p, BlockShare share, uint32_t first_row, uint8_t* shared, const Io& io) {
   constexpr uint32_t kItems = items_of(R), kRounds = sum_rounds(R);
-  const uint32_t n_groups = p.n_groups, length = segment_groups(n_groups), per_team = team_waves(n_groups), stride = sum_stride(n_groups);
-  const uint32_t n_waves = threads() / kWave, n_teams = n_waves > per_team ? 2 : 1;
+  static_assert(kItems % kHeld == 0);
+  const uint32_t n_groups = p.n_groups, length = share.shape.length, per_team = share.shape.per_team, stride = (2 * per_team + 1) * kTile;
+  const uint32_t block = share.block, n_blocks = share.n_blocks, n_teams = share.n_teams, n_waves = threads() / kWave;
   const uint32_t team = wave() >= per_team ? 1 : 0, team_wave = wave() - team * per_team;
+  const bool in_team = wave() < n_teams * per_team;
   const uint32_t half = lane() / kTile, row = lane() % kTile, segment = 2 * team_wave + half;
   const uint32_t ring = n_teams * kItems * kRounds;  // a power of two
   float* const sums = reinterpret_cast<float*>(shared + R * n_groups * kSharedGroupBytes);
@@ -135,16 +172,17 @@ TB_DEVICE void matvec(const Product& p, uint32_t block, uint32_t n_blocks, uint3
   float* const factors = gates + 2 * R * kUnit;
   const bool gated = is_gated(p.fuse);
 
-  const uint32_t my_units = block < p.n_units ? (p.n_units - block + n_blocks - 1) / n_blocks : 0;
-  const uint32_t n_parts = gated ? 2 * my_units : my_units, n_items = (n_parts + n_teams - 1) / n_teams * length;
+  const uint32_t my_units = share.shape.units_each + (block < share.shape.units_more ? 1 : 0);
+  const uint32_t n_parts = gated ? 2 * my_units : my_units, n_items = (n_teams == 1 ? n_parts : (n_parts + 1) / 2) * length;
   const auto unit_of = [&](uint32_t part) { return block + n_blocks * (gated ? part / 2 : part); };
 
-  Words4 words[kItems][2];
-  uint16_t weight_scale[kItems][2];
+  Words4 words[kHeld][2];
+  uint16_t weight_scale[kHeld][2];
   const uint32_t tile_words = n_groups * kTile, first_group = min_of(segment * length, n_groups - 1);
   const Words4* sign_at = nullptr;
   const uint16_t* scale_at = nullptr;
-  uint32_t coming_part = team, coming_step = 0;  // of the next item to load
+  const uint32_t first_part = in_team ? team : n_parts;
+  uint32_t coming_part = first_part, coming_step = 0;  // of the next item to load
   const auto seek = [&] {
     if (coming_part >= n_parts) return;
     const UnitPlanes at = planes_of(p, unit_of(coming_part), coming_part & 1);
@@ -169,24 +207,25 @@ TB_DEVICE void matvec(const Product& p, uint32_t block, uint32_t n_blocks, uint3
   };
   seek();
   TB_UNROLL
-  for (uint32_t k = 0; k < kItems; ++k) {
+  for (uint32_t k = 0; k < kHeld; ++k) {
     words[k][0] = words[k][1] = {0, 0, 0, 0};
     weight_scale[k][0] = weight_scale[k][1] = 0;
     load(k);
   }
 
-  wait();
+  const uint32_t n_live = io.wait(p);
   // A wave fetches what it will read itself; two teams share the work.
-  const uint32_t begin = min_of(2 * team_wave * length, n_groups), end = min_of(begin + 2 * length, n_groups);
-  if (n_teams == 1)
-    fetch_groups<R>(p, first_row, begin, end - begin, shared);
-  else
-    fetch_groups<R>(p, first_row, min_of(begin + team * length, end), min_of(begin + (team + 1) * length, end) - min_of(begin + team * length, end), shared);
+  if (in_team) {
+    const uint32_t begin = min_of(2 * team_wave * length, n_groups), end = min_of(begin + 2 * length, n_groups);
+    const uint32_t middle = n_teams == 1 ? end : min_of(begin + length, end), own = team ? middle : begin, own_end = team ? end : middle;
+    io.template fetch<R>(p, first_row, n_live, own, own_end - own, shared);
+  }
   const uint32_t n_tiles = n_groups * kGroupTiles;
   float squares = 0;  // of the first row whose factor this wave makes
-  if (p.squares && wave() < R) squares = q8_part(p.squares + uint64_t{row_of_x(p, first_row + wave())} * n_tiles, n_tiles);
+  if (p.squares && wave() < R) squares = io.squares(p, first_row + wave(), n_live, n_tiles);
   if (n_teams == 1) sync_wave();
   else sync_block();
+  io.moment(1);
 
   const auto total = [&](uint32_t part, uint32_t r) {
     // A half wave without a segment has left a zero.
@@ -210,7 +249,7 @@ TB_DEVICE void matvec(const Product& p, uint32_t block, uint32_t n_blocks, uint3
   const auto early_at = [&](uint32_t part, uint32_t r) { return early_of(p, place_of(p, unit_of(part), 0), first_row + r); };
 
   float acc[2][R];
-  uint32_t part = team, step = 0;   // of the item in work
+  uint32_t part = first_part, step = 0;  // of the item in work
   uint32_t done = 0, steps = 0;     // parts of all teams that are complete, steps begun since; the same in all waves
   TB_NO_UNROLL
   for (uint32_t base = 0; base < n_items; base += kItems) {
@@ -221,8 +260,10 @@ TB_DEVICE void matvec(const Product& p, uint32_t block, uint32_t n_blocks, uint3
     const uint32_t n_jobs = n_done * R;
     Early early = {0.f, 1.f};  // of the wave's first job: on its way while the dots run
     if (wave() < n_jobs) early = early_at(first_done + wave() / R, wave() % R);
+    TB_NO_UNROLL
+    for (uint32_t held = 0; held < kItems; held += kHeld)
     TB_UNROLL
-    for (uint32_t k = 0; k < kItems; ++k) {
+    for (uint32_t k = 0; k < kHeld; ++k) {
       if (part >= n_parts) continue;
       const uint32_t wanted = segment * length + step, group = min_of(wanted, n_groups - 1);
       const bool in_row = wanted < n_groups;
@@ -256,13 +297,14 @@ TB_DEVICE void matvec(const Product& p, uint32_t block, uint32_t n_blocks, uint3
     }
     if (p.squares && base == 0)
       for (uint32_t r = wave(); r < R; r += n_waves) {
-        if (r != wave()) squares = q8_part(p.squares + uint64_t{row_of_x(p, first_row + r)} * n_tiles, n_tiles);
+        if (r != wave()) squares = io.squares(p, first_row + r, n_live, n_tiles);
         const float factor = q8_factor(squares, n_tiles, p.eps);
         if (lane() == 0) factors[r] = factor;
       }
     if (n_jobs == 0) continue;
     done += n_done;
     sync_block();
+    if (first_done == 0) io.moment(2);
     for (uint32_t job = wave(); job < n_jobs; job += n_waves) {
       const uint32_t of = first_done + job / R, r = job % R;
       if (first_row + r >= p.max_rows) continue;
@@ -278,7 +320,7 @@ TB_DEVICE void matvec(const Product& p, uint32_t block, uint32_t n_blocks, uint3
         up = total(of, r);
       }
       if (job != wave()) early = early_at(of, r);
-      finish(p, place_of(p, unit_of(of), 0), first_row + r, y, up, early);
+      finish(p, place_of(p, unit_of(of), 0), first_row + r, y, up, early, io);
     }
     if (kRounds == 1 && base + kItems < n_items) sync_block();  // the sums are written again
   }

@@ -105,12 +105,21 @@ struct Gather {
 };
 
 // The matvec kernels: R rows of activations. A team of waves, a half of one a segment, takes a unit; a block has one team or,
-// where these are small, two. Words of items_of(R) items are in flight, and sums of sum_rounds(R) rounds are kept apart.
+// where these are small, two. Words of items_of(R) items are in flight, or fewer, and sums of sum_rounds(R) rounds are kept apart.
 TURBO_GPU_BOTH constexpr uint32_t items_of(uint32_t rows) { return rows == 1 ? 4 : 2; }
+constexpr uint32_t kStepHeld = 2;  // in flight in a step kernel, which has fewer registers
 TURBO_GPU_BOTH constexpr uint32_t sum_rounds(uint32_t rows) { return rows <= 2 ? 2 : 1; }
 TURBO_GPU_BOTH constexpr uint32_t team_waves(uint32_t n_groups) { return (segments_of(n_groups) + 1) / 2; }
 TURBO_GPU_BOTH constexpr uint32_t most_teams(uint32_t n_groups) { return team_waves(n_groups) > kSegments / 4 ? 1 : 2; }
 constexpr uint32_t kMatvecThreads = kSegments / 2 * 32;
+/// What a block works out of a product's sizes, with divisions that a kernel had better not do.
+struct MatvecShape {
+  uint32_t length, per_team;          // groups of a segment; waves of a team
+  uint32_t units_each, units_more;    // of a block, and how many blocks have one more
+};
+TURBO_GPU_BOTH constexpr MatvecShape matvec_shape(uint32_t n_groups, uint32_t n_units, uint32_t n_blocks) {
+  return {segment_groups(n_groups), team_waves(n_groups), n_units / n_blocks, n_units % n_blocks};
+}
 /// Floats of one (tile, row) among the segment sums; both halves of a wave read without bank conflicts.
 TURBO_GPU_BOTH constexpr uint32_t sum_stride(uint32_t n_groups) { return (2 * team_waves(n_groups) + 1) * kTile; }
 TURBO_GPU_BOTH constexpr uint32_t matvec_shared_bytes(uint32_t rows, uint32_t n_groups, uint32_t n_teams) {

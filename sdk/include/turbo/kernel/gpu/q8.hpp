@@ -14,17 +14,25 @@
 
 namespace turbo::gpu {
 
+/// A column of a tile; all but the code is the whole tile's.
+struct Q8Value {
+  int32_t code;
+  float scale, sum, squares;
+};
 /// One wave: lane l holds column l of the tile.
-TB_DEVICE void write_q8_tile(const Q8Rows& to, uint32_t row, uint32_t tile, float x, float weight) {
+TB_DEVICE Q8Value q8_value(float x, float weight) {
   const float weighted = x * weight;
   const ByteScale by = byte_scale(wave_largest(bits(weighted) & 0x7fffffffu));
-  const int32_t q = byte_of(weighted, by), sum = wave_total(q);
-  const float squares = wave_sum(x * x);
+  const int32_t q = byte_of(weighted, by);
+  return {q, by.scale, static_cast<float>(wave_total(q)), wave_sum(x * x)};
+}
+TB_DEVICE void write_q8_tile(const Q8Rows& to, uint32_t row, uint32_t tile, float x, float weight) {
+  const Q8Value value = q8_value(x, weight);
   const uint64_t at = row * to.n_tiles + tile;
-  to.codes[at * kQ8Tile + lane()] = static_cast<int8_t>(q);
+  to.codes[at * kQ8Tile + lane()] = static_cast<int8_t>(value.code);
   if (lane() == 0) {
-    to.scales[at] = {by.scale, static_cast<float>(sum)};
-    to.squares[at] = squares;
+    to.scales[at] = {value.scale, value.sum};
+    to.squares[at] = value.squares;
   }
 }
 
