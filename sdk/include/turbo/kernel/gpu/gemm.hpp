@@ -32,7 +32,7 @@ TB_DEVICE void gemm(const Product& p, uint32_t block, uint32_t first_row, GemmSh
 
   // What this thread loads of each group: pieces of activations, half a word of signs, a weight scale (two threads the
   // same one), a scale of the activations.
-  const uint32_t n_live = *p.n_rows;
+  const uint32_t n_live = live_for_x(p);
   const uint32_t loader = thread() / 2, part = thread() % 2, pair = loader / kUnit;
   const UnitPlanes planes = planes_of(p, min_of(unit_of(pair), p.n_units - 1), pair);
   const uint32_t place = loader / kTile % 2 * n_groups * kTile + loader % kTile;

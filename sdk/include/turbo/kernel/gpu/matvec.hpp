@@ -5,7 +5,7 @@
 //
 // Where the input comes from and where outputs go is the Io's: memory (MemoryIo), or mail between the blocks of one launch
 // (mail.hpp). An Io has
-//   wait(p)                                           until the input may be read: the live rows; once, before the first fetch
+//   wait(p)                                           until the input may be read; once, before the first fetch. Gives n_live
 //   fetch<R>(p, first_row, n_live, begin, n, shared)  by a wave: groups [begin, begin + n) of R rows to shared memory
 //   squares(p, row, n_live, n_tiles)                  by a wave: what the lane adds of a row's squares (q8_part)
 //   floats(p, at, row, o, y), bytes(p, at, row, y, w) by a wave: outputs of a unit and, of matrix 0, their tile
@@ -63,11 +63,13 @@ TB_DEVICE UnitPlanes planes_of(const Product& p, uint32_t unit, uint32_t odd) {
   return {signs + words * 16, scales + words * 2};
 }
 
-/// Rows beyond the live ones are another live row: their bytes, and entries of x_rows, may be anything.
+TB_DEVICE uint32_t last_live(uint32_t row, uint32_t n_live) { return min_of(row, n_live ? n_live - 1 : 0); }
+/// n_live counts with x_rows alone, whose entries beyond the live rows may be anything.
 TB_DEVICE uint32_t row_of_x(const Product& p, uint32_t row, uint32_t n_live) {
-  const uint32_t of = min_of(row, n_live ? n_live - 1 : 0);
-  return p.x_rows ? static_cast<uint32_t>(p.x_rows[of]) : of;
+  return p.x_rows ? static_cast<uint32_t>(p.x_rows[last_live(row, n_live)]) : min_of(row, p.max_rows - 1);
 }
+/// What row_of_x needs: else the address of the input would wait for it.
+TB_DEVICE uint32_t live_for_x(const Product& p) { return p.x_rows ? *p.n_rows : 0; }
 
 /// What the end of an output needs from memory, asked for while the dots run: by lane, of a unit's output.
 struct Early {
@@ -126,7 +128,7 @@ TB_DEVICE void fetch_groups(const Product& p, uint32_t first_row, uint32_t n_liv
 struct MemoryIo {
   TB_DEVICE uint32_t wait(const Product& p) const {
     wait_for_previous();
-    return *p.n_rows;
+    return live_for_x(p);
   }
   template <uint32_t R>
   TB_DEVICE void fetch(const Product& p, uint32_t first_row, uint32_t n_live, uint32_t begin, uint32_t n, uint8_t* shared) const {

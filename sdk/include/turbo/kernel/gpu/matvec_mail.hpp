@@ -7,6 +7,7 @@
 namespace turbo::gpu::q1 {
 
 /// Products of a stage: mail where the stage has it, memory else.
+/// Dead rows are sent by nobody, so a live one stands for them.
 struct StageIo {
   const StageMail& mail;
   const Post& post;
@@ -33,7 +34,7 @@ struct StageIo {
       for (uint32_t k = 0; k < kBatch; ++k) {
         const uint32_t i = min_of(first + k * kWave, n_pieces - 1);  // the last again rather than none
         const uint32_t one = i / kPieces, r = R == 1 ? 0 : one / n, g = begin + (R == 1 ? one : one % n);
-        from[k] = mail.in + uint64_t{row_of_x(p, first_row + r, n_live)} * mail.in_stride + (g * kGroupTiles) * kMailTile + i % kPieces * 16;
+        from[k] = mail.in + uint64_t{row_of_x(p, last_live(first_row + r, n_live), n_live)} * mail.in_stride + (g * kGroupTiles) * kMailTile + i % kPieces * 16;
         to[k] = shared + (r * p.n_groups + g) * kSharedGroupBytes;
       }
       Words4 w[kBatch];
@@ -54,7 +55,7 @@ struct StageIo {
   }
 
   TB_DEVICE float squares(const Product& p, uint32_t row, uint32_t n_live, uint32_t n_tiles) const {
-    const uint32_t of = row_of_x(p, row, n_live);
+    const uint32_t of = row_of_x(p, last_live(row, n_live), n_live);
     if (!mail.in) return q8_part(p.squares + uint64_t{of} * n_tiles, n_tiles);
     const uint8_t* const tiles = mail.in + uint64_t{of} * mail.in_stride + kMailSquares;
     constexpr uint32_t kBatch = 4;
