@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include "base/abi_error.h"
-#include "engine/run_step.h"
 #include "engine/kv_observation_text.h"
+#include "engine/run_step.h"
 #include "text/tokenizer.h"
 
 namespace turbo::engine {
