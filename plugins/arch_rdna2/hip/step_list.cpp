@@ -158,7 +158,6 @@ class Builder {
     const size_t index = run_.stages.size();
     run_.stages.push_back(stage);
     run_.max_rows = std::max(run_.max_rows, p.max_rows);
-    run_.max_groups = std::max(run_.max_groups, p.n_groups);
     for (uint32_t i = 0; i < (gated ? 1 : p.n_matrices); ++i)
       writes_.push_back({index, static_cast<int>(i), floats_of(p.matrix[i].out, p.max_rows, p.matrix[i].out_stride, p.matrix[i].rows), p.matrix[i].out_stride});
     if (p.out_q8.codes) writes_.push_back({index, -1, bytes_of(p.out_q8.codes, p.out_q8.scales, p.out_q8.n_tiles), p.out_q8.n_tiles});

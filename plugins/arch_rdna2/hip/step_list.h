@@ -27,7 +27,6 @@ struct StageRun {
   size_t first = 0, end = 0;         // launches
   std::optional<AttendKind> attend;  // none of the stages is attention
   uint32_t max_rows = 1;             // of any product
-  uint32_t max_groups = 0;           // of 128 columns, of any product
   std::vector<gpu::Stage> stages;    // addresses of mail are offsets + 1; 0: none
   uint64_t mail_bytes = 0;
 };

@@ -17,7 +17,7 @@ struct MailRows {
   template <uint32_t P>
   TB_DEVICE void row(uint32_t side, uint32_t row, uint32_t head, uint32_t d, float (&x)[P]) const {
     const uint8_t* const from = mail.floats[side] + uint64_t{row} * mail.float_stride[side] + uint64_t{head} * d * kMailFloat;
-    await_floats(post, [&](uint32_t p) { return from + min_of(p * kWave + lane(), d - 1) * kMailFloat; }, x);
+    await_floats<kFloatTag>(post, [&](uint32_t p) { return from + min_of(p * kWave + lane(), d - 1) * kMailFloat; }, x);
     if (moments && thread() == 0) moments[1] = clock_now();
   }
   /// Element e of a head; a wave holds a tile and comes here together.

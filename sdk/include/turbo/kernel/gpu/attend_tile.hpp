@@ -109,17 +109,13 @@ template <uint32_t L>
 TB_DEVICE uint32_t value_index() { return wave_part() * L + lane() % L; }
 
 /// The kernel's argument struct, loaded anew: what is used late does not lie in scalar registers from the start, of which a
-/// large kernel has too few. A step kernel has those of its stages in memory, or in shared memory.
+/// large kernel has too few. Step kernels, whose stages have theirs in shared memory, are not built for AMD.
 template <class Args>
 TB_DEVICE const Args& again(const Args& args) {
 #if defined(TB_AMD) && defined(__HIP_DEVICE_COMPILE__)
-  typedef const __attribute__((address_space(4))) Args* Pointer;
-#if defined(TB_STEP)
-  Pointer p = (Pointer)&args;
-#else
   (void)args;
+  typedef const __attribute__((address_space(4))) Args* Pointer;
   Pointer p = (Pointer)__builtin_amdgcn_kernarg_segment_ptr();
-#endif
   asm volatile("" : "+s"(p));
   return *(const Args*)p;
 #else

@@ -62,39 +62,44 @@ class Looks {
   uint32_t n_ = 0;
 };
 
-/// By a wave: lane i's words [i * step ..] of N pieces of mail, once all of them have come.
+/// By a wave: look until all lanes say that what they saw has come, or until it is in vain. see() looks once.
+template <class See>
+TB_DEVICE void look_until(const Post& post, See see) {
+  Looks looks(post);
+  while (ballot(see()) != kAllLanes && looks.more()) {
+  }
+}
+/// By a wave: N pieces of 16 bytes a lane, piece i at at(i).
 template <uint32_t N, class At>
 TB_DEVICE void await_mail(const Post& post, At at, Words4 (&w)[N]) {
-  Looks looks(post);
-  for (;;) {
+  look_until(post, [&] {
     TB_UNROLL
     for (uint32_t i = 0; i < N; ++i) w[i] = load_mail(at(i));
     bool there = true;
     TB_UNROLL
     for (uint32_t i = 0; i < N; ++i) there = there && w[i].y >> 16 == post.tag && w[i].w >> 16 == post.tag;
-    if (ballot(there) == kAllLanes || !looks.more()) return;
-  }
+    return there;
+  });
 }
-/// By a wave: N floats a lane.
-template <uint32_t N, class At>
+/// By a wave: N floats a lane, float i at at(i), with the tag in the bits from kTag on.
+template <uint32_t kTag, uint32_t N, class At>
 TB_DEVICE void await_floats(const Post& post, At at, float (&x)[N]) {
-  Looks looks(post);
-  for (;;) {
+  look_until(post, [&] {
     uint64_t w[N];
     TB_UNROLL
     for (uint32_t i = 0; i < N; ++i) w[i] = load_shared_word(reinterpret_cast<const uint64_t*>(at(i)));
     bool there = true;
     TB_UNROLL
     for (uint32_t i = 0; i < N; ++i) {
-      there = there && static_cast<uint32_t>(w[i] >> 32) == post.tag;
+      there = there && static_cast<uint32_t>(w[i] >> kTag) == post.tag;
       x[i] = from_bits(static_cast<uint32_t>(w[i]));
     }
-    if (ballot(there) == kAllLanes || !looks.more()) return;
-  }
+    return there;
+  });
 }
 
 TB_DEVICE void send_float(const Post& post, uint8_t* row, uint64_t column, float x) {
-  store_shared_word(reinterpret_cast<uint64_t*>(row + column * kMailFloat), bits(x) | static_cast<uint64_t>(post.tag) << 32);
+  store_shared_word(reinterpret_cast<uint64_t*>(row + column * kMailFloat), bits(x) | static_cast<uint64_t>(post.tag) << kFloatTag);
 }
 
 /// By one wave, lane l holding column l: a tile as write_q8_tile makes it.

@@ -16,6 +16,8 @@ namespace turbo::gpu {
 
 constexpr uint32_t kMailTile = 64, kMailFloat = 8, kMailLanes = 4;
 constexpr uint32_t kMailSquares = 3 * 16 + 8;  // of a tile: where its squares lie, with a tag
+/// Bits of the 8 bytes of a float, and of a tile's squares, from which on the tag lies.
+constexpr uint32_t kFloatTag = 32, kSquaresTag = 48;
 constexpr uint32_t kLastTag = 0xffff;
 
 /// Boxes of a stage, one of each row behind the other.

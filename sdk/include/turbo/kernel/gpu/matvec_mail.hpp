@@ -61,25 +61,11 @@ struct StageIo {
     constexpr uint32_t kBatch = 4;
     float part = 0;
     for (uint32_t begin = 0; begin < n_tiles; begin += kBatch * kWave) {
-      Looks looks(post);
       float s[kBatch];
-      for (;;) {
-        uint64_t w[kBatch];
-        bool there = true;
-        TB_UNROLL
-        for (uint32_t k = 0; k < kBatch; ++k) {
-          const uint32_t i = min_of(begin + k * kWave + lane(), n_tiles - 1);
-          w[k] = load_shared_word(reinterpret_cast<const uint64_t*>(tiles + i * kMailTile));
-        }
-        TB_UNROLL
-        for (uint32_t k = 0; k < kBatch; ++k) {
-          there = there && w[k] >> 48 == post.tag;
-          s[k] = begin + k * kWave + lane() < n_tiles ? from_bits(static_cast<uint32_t>(w[k])) : 0.f;
-        }
-        if (ballot(there) == kAllLanes || !looks.more()) break;
-      }
+      const auto tile_of = [&](uint32_t k) { return begin + k * kWave + lane(); };
+      await_floats<kSquaresTag>(post, [&](uint32_t k) { return tiles + min_of(tile_of(k), n_tiles - 1) * kMailTile; }, s);
       TB_UNROLL
-      for (uint32_t k = 0; k < kBatch; ++k) part += s[k];
+      for (uint32_t k = 0; k < kBatch; ++k) part += tile_of(k) < n_tiles ? s[k] : 0.f;
     }
     return part;
   }

@@ -74,17 +74,11 @@ TB_PART void product_stage(uint32_t place, uint64_t* moments) {
 
 /// By the first kAttendWaves waves.
 template <class K, class V, uint32_t L, uint32_t NQ>
-TB_PART void attention_stage(const Stage* in_memory, uint32_t place, uint64_t* moments) {
+TB_PART void attention_stage(uint32_t place, uint64_t* moments) {
   using Shared = AttendShared<K, V, L, NQ>;
   TB_SHARED(Shared, of_attention);
   const StepShared& sh = step_shared();
   const Stage& stage = sh.stage[place];
-#if defined(TB_AMD)
-  const AttendArgs& args = in_memory->attend;  // from where scalar registers are loaded
-#else
-  (void)in_memory;
-  const AttendArgs& args = stage.attend;
-#endif
   const MailRows rows{stage.mail, sh.post, stage.keeps_floats != 0, stage.keeps_bytes != 0, moments};
   const uint32_t n_heads = stage.grid[0], n_chunks = stage.grid[1], n = n_heads * n_chunks * stage.grid[2];
   const uint32_t n_blocks = grid_x(), first = n_blocks - 1 - block_x();
@@ -92,7 +86,7 @@ TB_PART void attention_stage(const Stage* in_memory, uint32_t place, uint64_t* m
   for (uint32_t t = first; t < n; t += n_blocks) {
     if (t != first) sync_attend();
     const uint32_t head = t % n_heads, rest = t / n_heads;
-    attend_tile<K, V, L, NQ>(args, {head, rest % n_chunks, rest / n_chunks, n_heads, n_chunks}, of_attention, rows);
+    attend_tile<K, V, L, NQ>(stage.attend, {head, rest % n_chunks, rest / n_chunks, n_heads, n_chunks}, of_attention, rows);
   }
 }
 
@@ -121,7 +115,7 @@ TB_DEVICE void step_body(const StepArgs& args) {
     uint64_t* const moments = moments_of(args, s);
     if (moments && thread() == 0) moments[0] = clock_now();
     if (sh.stage[place].kind == stage_product) product_stage<R>(place, moments);
-    else if (wave() < kAttendWaves) attention_stage<K, V, L, NQ>(args.stages + s, place, moments);
+    else if (wave() < kAttendWaves) attention_stage<K, V, L, NQ>(place, moments);
     copies_done();
     sync_block();
     if (moments && thread() == 0) moments[3] = clock_now();
