@@ -12,7 +12,6 @@ using gpu::Stage;
 using gpu::q1::Product;
 
 constexpr uint64_t kMailAlignment = 256;
-constexpr uint32_t kLeastQueries = 2;  // of a tile that step kernels exist for
 
 struct Range {
   uint64_t begin = 0, end = 0;
@@ -76,7 +75,6 @@ class Builder {
     read_here_.clear();
     run_.first = run_.end = first;
     while (run_.end < launches_.size() && take(launches_[run_.end])) ++run_.end;
-    narrow_tiles();
     for (keep_what_stays(); const size_t bad = overwriting_attention(); keep_what_stays()) cut(bad);
     return std::move(run_);
   }
@@ -200,21 +198,6 @@ class Builder {
     writes_.push_back({index, 0, out, a.out_stride});
     writes_.push_back({index, -1, bytes, args.out_q8.n_tiles});
     return true;
-  }
-
-  // Where a row's keys all lie in one chunk and the device has blocks to spare, tiles of fewer heads are done sooner.
-  void narrow_tiles() {
-    if (!run_.attend || run_.attend->queries <= kLeastQueries || run_.max_rows > 1) return;
-    for (const Stage& stage : run_.stages)
-      if (stage.kind == gpu::stage_attention && (stage.attend.a.max_chunks > 1 || stage.attend.group % kLeastQueries != 0)) return;
-    for (Stage& stage : run_.stages) {
-      if (stage.kind != gpu::stage_attention) continue;
-      stage.attend.tile_heads = kLeastQueries;
-      stage.attend.tile_rows = 1;
-      stage.attend.head_tiles = stage.attend.group / kLeastQueries;
-      stage.grid[0] = stage.attend.a.k.n_kv_heads * stage.attend.head_tiles;
-    }
-    run_.attend->queries = kLeastQueries;
   }
 
   // What no later stage overwrites is there for whoever comes after the run; residuals are for the block itself.

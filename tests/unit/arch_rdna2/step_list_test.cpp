@@ -278,22 +278,5 @@ TEST(StepList, MakersAreReadWhole) {
   EXPECT_EQ(four.runs().at(0).end, 6u);
 }
 
-TEST(StepList, TilesAreNarrowWhereKeysFitAChunk) {
-  Layers layers(2);
-  for (const size_t i : {1u, 6u}) {
-    layers.launches[i].kernel->name = "attend_f16_16_4";
-    layers.attend(i).group = 4;
-    layers.attend(i).tile_heads = 4;
-  }
-  StageRun run = layers.runs().at(0);
-  EXPECT_EQ(run.attend->queries, 2u);
-  EXPECT_EQ(run.stages[1].grid[0], kKvHeads * 2);
-  EXPECT_EQ(run.stages[1].attend.head_tiles, 2u);
-  layers.attend(6).a.max_chunks = 2;
-  run = layers.runs().at(0);
-  EXPECT_EQ(run.attend->queries, 4u);
-  EXPECT_EQ(run.stages[1].grid[0], kKvHeads);
-}
-
 }  // namespace
 }  // namespace turbo::arch_rdna2

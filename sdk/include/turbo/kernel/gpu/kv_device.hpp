@@ -222,20 +222,20 @@ class DeviceKvCodec : public Base, public DeviceClient<T> {
     const KvKernels k = self().kernels();
     Plan plan{};
     const uint32_t d = a.k.head_dim, group = a.n_heads / a.k.n_kv_heads, rows = a.same_sequence ? a.max_rows : 1;
+    const uint32_t units = kernels_.device() ? kernels_.device()->compute_units : 1;
     plan.lanes_index = d <= 64 ? 0 : d <= 128 ? 1 : 2;
-    plan.queries_index = 0;
+    AttendArgs& g = plan.args;
+    g.a = a;
+    // The narrowest tiles whose blocks the device holds at once; they are done first. Wider ones read each key for more queries.
     for (uint32_t q = 0; q < 3; ++q) {
       if (!exists(k, plan.lanes_index, q)) continue;
       plan.queries_index = q;
-      if (kQueries[q] >= uint64_t{group} * rows) break;
+      set_tiles(g, kQueries[q]);
+      if (kQueries[q] >= uint64_t{group} * rows || tiles_of(g) * a.max_chunks <= uint64_t{kBlocksPerUnit} * units) break;
     }
-    AttendArgs& g = plan.args;
-    g.a = a;
-    set_tiles(g, kQueries[plan.queries_index]);
     g.partial_stride = d + 4;
     const uint32_t x = a.k.n_kv_heads * g.head_tiles;
-    const uint64_t tiles = uint64_t{x} * ((a.max_rows + g.tile_rows - 1) / g.tile_rows);
-    const uint32_t units = kernels_.device() ? kernels_.device()->compute_units : 1;
+    const uint64_t tiles = tiles_of(g);
     g.loop = a.max_chunks > 1 && (tiles >= 4ull * units || uint64_t{x} * a.max_rows > kMaxCounters);
     plan.workspace = g.loop || a.max_chunks == 1 ? 0 : uint64_t{a.max_rows} * a.n_heads * a.max_chunks * g.partial_stride * sizeof(float);
     plan.grid[0] = x;
@@ -244,6 +244,7 @@ class DeviceKvCodec : public Base, public DeviceClient<T> {
     plan.grid[2] = a.max_rows;
     return plan;
   }
+  static uint64_t tiles_of(const AttendArgs& g) { return uint64_t{g.a.k.n_kv_heads} * g.head_tiles * ((g.a.max_rows + g.tile_rows - 1) / g.tile_rows); }
   static void set_tiles(AttendArgs& g, uint32_t queries) {
     const uint32_t group = g.a.n_heads / g.a.k.n_kv_heads;
     g.group = group;
