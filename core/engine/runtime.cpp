@@ -122,6 +122,11 @@ struct Runtime::Impl {
   Result<Sha256::Value> model_digest();
   Result<std::string> cache_fingerprint();
   uint32_t step_rows() const { return static_cast<uint32_t>(std::max(1, profile.engine.max_step_tokens)); }
+  uint32_t prefill_chunk() const {
+    if (profile.engine.prefill_chunk > 0) return static_cast<uint32_t>(profile.engine.prefill_chunk);
+    // A GPU is not full with fewer rows; in exact prefill a chunk holds up every stream, so it stays short.
+    return std::min(step_rows(), resolution->tier() == TURBO_TIER_HIP && !kv_policy.exact_prefill ? 512u : 128u);
+  }
   uint32_t exact_rows() const { return kv_policy.exact_prefill ? step_rows() : 0; }
   model::Pack pack() const { return {resolution->arch_pack().table, resolution->arch_pack().self}; }
   ~Impl() {
@@ -435,7 +440,7 @@ Status Runtime::Impl::start_engine() {
   limits.max_running = max_running;
   limits.max_queue = static_cast<uint32_t>(std::max(1, profile.server.max_queue));
   limits.max_step_rows = step_rows();
-  limits.prefill_chunk = static_cast<uint32_t>(std::max(1, profile.engine.prefill_chunk));
+  limits.prefill_chunk = prefill_chunk();
   limits.context = context;
   limits.step_ms = static_cast<uint32_t>(std::min<uint64_t>(profile.engine.step_ms, UINT32_MAX));
   limits.prefix_cache = profile.engine.prefix_cache;

@@ -165,6 +165,8 @@ void Engine::Impl::step() {
   uint32_t decoding = 0;
   for (const sched::Sequence* sequence : running) decoding += sequence->decoding();
   budget.max_prompt_rows = limits.step_ms ? pace.prompt_rows(decoding, limits.step_ms * 1e-3, budget.max_rows) : ~0u;
+  // Where nothing streams there is no rhythm to keep, and a longer step costs less a row.
+  if (decoding == 0) budget.max_prompt_rows = std::max(budget.max_prompt_rows, budget.prefill_chunk);
   const sched::StepPlan plan = sched::plan_step(running, budget);
   prepare(plan);
   if (inputs.empty()) {

@@ -271,8 +271,8 @@ void add_remaining_rows(std::vector<KeySpec>& table) {
                                                            "Requests that are computed at once."));
   table.push_back(row<&P::engine, &P::Engine::max_step_tokens>("engine.max_step_tokens", integer(1, 65536),
                                                                "Rows that one engine step may compute."));
-  table.push_back(row<&P::engine, &P::Engine::prefill_chunk>("engine.prefill_chunk", integer(1, 65536),
-                                                             "Prompt tokens of one request in one engine step."));
+  table.push_back(row<&P::engine, &P::Engine::prefill_chunk>("engine.prefill_chunk", integer(1, 65536, "auto"),
+                                                             "Prompt tokens of one request in one engine step. auto is 512 on the hip tier, 128 on others and where prefill is exact."));
   table.push_back(row<&P::engine, &P::Engine::step_ms>(
       "engine.step_ms", duration(1, "none"),
       "Longest step that prompts may cause, so that running streams keep their rhythm; none puts no bound."));

@@ -113,7 +113,7 @@ struct Profile {
   struct Engine {
     int max_running = 32;       // requests computed at once
     int max_step_tokens = 512;  // row budget of one engine step
-    int prefill_chunk = 128;    // most prompt rows of one request in one step
+    int prefill_chunk = 0;      // most prompt rows of one request in one step; 0: what suits the tier
     uint64_t step_ms = 100;     // how long prompts may make one step while others stream; 0 = no bound
     bool prefix_cache = true;
   } engine;

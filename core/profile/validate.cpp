@@ -79,18 +79,11 @@ class Validator {
 
   Status engine_and_kv() {
     if (p_.engine.prefill_chunk > p_.engine.max_step_tokens) {
-      if (given("engine.prefill_chunk") && given("engine.max_step_tokens"))
+      if (given("engine.max_step_tokens"))
         return fail("engine.prefill_chunk", fmt::format("{} rows do not fit engine.max_step_tokens {}",
                                                         p_.engine.prefill_chunk, p_.engine.max_step_tokens));
-      const bool chunk_given = given("engine.prefill_chunk");
-      if (chunk_given) {
-        p_.engine.max_step_tokens = p_.engine.prefill_chunk;
-        adjust(fmt::format("engine.max_step_tokens raised to {} to fit engine.prefill_chunk", p_.engine.prefill_chunk));
-      } else {
-        p_.engine.prefill_chunk = p_.engine.max_step_tokens;
-        adjust(
-            fmt::format("engine.prefill_chunk lowered to {} to fit engine.max_step_tokens", p_.engine.max_step_tokens));
-      }
+      p_.engine.max_step_tokens = p_.engine.prefill_chunk;
+      adjust(fmt::format("engine.max_step_tokens raised to {} to fit engine.prefill_chunk", p_.engine.prefill_chunk));
     }
     if (p_.kv.pool_tokens != 0 && p_.model.context != 0 && p_.kv.pool_tokens < p_.model.context)
       return fail(

@@ -143,6 +143,18 @@ TEST(Preempt, StreamsKeepTheirRhythmWhileALongPromptComesIn) {
   EXPECT_GE(model.pack.largest_step, 32u);
 }
 
+TEST(Preempt, APromptAloneTakesWholeChunks) {
+  FakeModel model(200, 8);
+  model.pack.row_us = 50;
+  EngineLimits paced = limits(8192);
+  paced.max_step_rows = 1024;
+  paced.prefill_chunk = 500;
+  paced.step_ms = 5;
+  auto engine = std::move(Engine::start(model.parts(), paced)).value();
+  submit(*engine, greedy_request(std::vector<int32_t>(3000, 5), 1))->wait();
+  EXPECT_EQ(model.pack.largest_step, 500u);
+}
+
 TEST(Preempt, LiveRequestsCanBeListed) {
   FakeModel model(64, 8);
   model.pack.slow_run_us = 500;

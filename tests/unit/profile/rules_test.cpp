@@ -85,9 +85,7 @@ TEST(Contradictions, TiersAndRequire) {
 TEST(Contradictions, EngineAndPool) {
   EXPECT_SAYS(parse("engine: { max_step_tokens: 64, prefill_chunk: 128 }\n"),
               "128 rows do not fit engine.max_step_tokens 64");
-  const auto lowered = parse("engine: { max_step_tokens: 64 }\n");
-  EXPECT_EQ(lowered->engine.prefill_chunk, 64);
-  EXPECT_TRUE(adjusted(*lowered, "engine.prefill_chunk lowered to 64"));
+  EXPECT_EQ(parse("engine: { max_step_tokens: 64 }\n")->engine.prefill_chunk, 0);
   EXPECT_EQ(parse("engine: { prefill_chunk: 1024 }\n")->engine.max_step_tokens, 1024);
   EXPECT_SAYS(parse("kv: { pool_tokens: 1024 }\nmodel: { context: 4096 }\n"),
               "p.yaml:1:7: kv.pool_tokens: 1024 tokens cannot hold one sequence of model.context 4096");
