@@ -33,8 +33,9 @@ inline Choice choose(uint32_t max_rows, uint32_t n_groups, uint32_t n_units, boo
   const uint32_t passes = (max_rows + rows - 1) / rows;
   // Two blocks of one team on a compute unit, if each then has one unit; else as many blocks as give each the same number
   // of units, near enough. The second team helps with the row's bytes even where it has no unit.
-  const bool two = layout::most_teams(n_groups) > 1 && n_units > compute_units && n_units <= 2 * compute_units;
-  const uint32_t most = two ? 2 * compute_units : compute_units, rounds = (n_units + most - 1) / most;
+  const bool two = passes == 1 && layout::most_teams(n_groups) > 1 && n_units > compute_units && n_units <= 2 * compute_units;
+  // The blocks of all passes are on the device at once: begun later, a block waits for another's end with its first words.
+  const uint32_t most = two ? 2 * compute_units : std::max(1u, compute_units / passes), rounds = (n_units + most - 1) / most;
   const bool pays = rows > 1 || rounds > 1 || gated || layout::segment_groups(n_groups) > 2;
   const uint32_t teams = layout::most_teams(n_groups) > 1 && !two && pays && layout::matvec_shared_bytes(rows, n_groups, 2) <= shared ? 2 : 1;
   return {rows == 1 ? matvec_1 : rows == 2 ? matvec_2 : matvec_4, (n_units + rounds - 1) / rounds, passes,

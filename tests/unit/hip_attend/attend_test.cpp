@@ -33,6 +33,15 @@ TEST_F(HipAttend, EveryNumberOfRows) {
   }
 }
 
+// Runs of rows are longer than what a wave looks at together, and begin anywhere.
+TEST_F(HipAttend, LongRunsBehindOthers) {
+  DeviceCodec codec(device, "f16");
+  StepUnderTest step(codec, codec, {64, 1, 2}, {chain(0, 33), chain(2, 327), chain(9, 1), chain(0, 65)}, 3, 5);
+  step.append();
+  step.attend(step.args());
+  step.expect_near(step.reference(), 3e-6);
+}
+
 TEST_F(HipAttend, GroupsOfOneToSixteenHeads) {
   DeviceCodec codec(device, "f16");
   for (uint32_t group = 1; group <= 16; ++group) {

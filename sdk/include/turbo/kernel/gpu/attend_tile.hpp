@@ -169,6 +169,26 @@ TB_DEVICE uint32_t head_of_query(const AttendArgs& args, uint32_t kv_head, uint3
   return kv_head * args.group + min_of(head_tile * args.tile_heads + of_tile, args.group - 1);
 }
 
+/// First row of the run of rows of one sequence that `row` belongs to.
+TB_DEVICE uint32_t begin_of_run(const turbo_device_table& t, uint32_t row, int32_t row_seq) {
+  // Rows before it, nearest first: 32, which mostly hold another sequence's, then 256 whose loads are all on their way.
+  const auto others = [&](uint32_t begin, int32_t seq) { return ~ballot(lane() < begin && seq == row_seq); };
+  const auto run = [](uint32_t breaks) { return static_cast<uint32_t>(__builtin_ffs(static_cast<int>(breaks))) - 1; };
+  const auto seq_before = [&](uint32_t begin) { return t.row_seq[lane() < begin ? begin - 1 - lane() : 0]; };
+  if (const uint32_t breaks = others(row, seq_before(row))) return row - run(breaks);
+  constexpr uint32_t kLoads = 8;
+  for (uint32_t begin = row - kWave;;) {
+    int32_t seq[kLoads];
+    TB_UNROLL
+    for (uint32_t i = 0; i < kLoads; ++i) seq[i] = seq_before(begin > i * kWave ? begin - i * kWave : 0);
+    TB_UNROLL
+    for (uint32_t i = 0; i < kLoads; ++i) {
+      if (const uint32_t breaks = others(begin, seq[i])) return begin - run(breaks);
+      begin -= kWave;
+    }
+  }
+}
+
 /// The tile whose first row is `row`; live is false for rows that begin none. By all waves alike. What it may need of the
 /// table is requested at once, also of rows that turn out to be padding.
 TB_DEVICE Tile find_tile(const AttendArgs& args, uint32_t row, uint32_t block, bool two_forms) {
@@ -194,14 +214,7 @@ TB_DEVICE Tile find_tile(const AttendArgs& args, uint32_t row, uint32_t block, b
   tile.seq = static_cast<uint32_t>(row_seq);
   tile.committed = static_cast<uint32_t>(t.committed[row_seq]);
   if (args.a.same_sequence && row > 0) {
-    for (bool more = true; more;) {  // rows before this one, 32 at a time, nearest first
-      const uint32_t begin = tile.run_begin;
-      const bool before = lane() < begin && t.row_seq[lane() < begin ? begin - 1 - lane() : 0] == row_seq;
-      const uint32_t breaks = ~ballot(before);
-      const uint32_t run = breaks ? static_cast<uint32_t>(__builtin_ffs(static_cast<int>(breaks))) - 1 : kWave;
-      tile.run_begin -= run;
-      more = run == kWave;
-    }
+    tile.run_begin = begin_of_run(t, row, row_seq);
     if ((row - tile.run_begin) % args.tile_rows != 0) return tile;
   }
   uint32_t most = static_cast<uint32_t>(tile.position) + 1, least = most;
