@@ -216,12 +216,14 @@ TB_DEVICE void matvec(const Product& p, BlockShare share, uint32_t first_row, ui
   }
 
   const uint32_t n_live = io.wait(p);
+  const uint32_t n_rows = first_row ? *p.n_rows : 1;  // blocks of the first rows need not know
   // A wave fetches what it will read itself; two teams share the work.
   if (in_team) {
     const uint32_t begin = min_of(2 * team_wave * length, n_groups), end = min_of(begin + 2 * length, n_groups);
     const uint32_t middle = n_teams == 1 ? end : min_of(begin + length, end), own = team ? middle : begin, own_end = team ? end : middle;
     io.template fetch<R>(p, first_row, n_live, own, own_end - own, shared);
   }
+  if (first_row >= n_rows) return;  // not before the row's bytes are asked for: they would wait
   const uint32_t n_tiles = n_groups * kGroupTiles;
   float squares = 0;  // of the first row whose factor this wave makes
   if (p.squares && wave() < R) squares = io.squares(p, first_row + wave(), n_live, n_tiles);
