@@ -6,18 +6,10 @@ using turbo::gpu::q1::Prepare;
 using turbo::gpu::q1::Product;
 
 namespace {
-/// Items whose words are in flight.
-template <uint32_t R>
-#if defined(TB_AMD)
-constexpr uint32_t kHeld = q1::items_of(R);
-#else
-constexpr uint32_t kHeld = R == 4 ? 1 : q1::items_of(R);  // two are a few registers too many, and those hold weights
-#endif
-
 template <uint32_t R>
 TB_DEVICE void matvec_block(const Product& p, uint8_t* shared) {
   const uint32_t n_teams = threads() / kWave > q1::team_waves(p.n_groups) ? 2 : 1;
-  q1::matvec<R, kHeld<R>>(p, {block_x(), grid_x(), n_teams, q1::matvec_shape(p.n_groups, p.n_units, grid_x())}, block_y() * R, shared, q1::MemoryIo{});
+  q1::matvec<R, q1::items_of(R)>(p, {block_x(), grid_x(), n_teams, q1::matvec_shape(p.n_groups, p.n_units, grid_x())}, block_y() * R, shared, q1::MemoryIo{});
 }
 }  // namespace
 

@@ -69,14 +69,6 @@ template <class T>
 TB_DEVICE const T& same_in_wave(const T& from) { return from; }
 #endif
 
-/// A number that need not take a scalar register, of which there are too few.
-TB_DEVICE uint32_t in_lanes(uint32_t v) {
-#if defined(TB_AMD) && defined(__HIP_DEVICE_COMPILE__)
-  asm("" : "+v"(v));
-#endif
-  return v;
-}
-
 /// The wave's split of a chunk, and which of its waves this is.
 TB_DEVICE uint32_t wave_split() { return wave_number() / kSplitWaves; }
 TB_DEVICE uint32_t wave_part() { return wave_number() % kSplitWaves; }

@@ -235,4 +235,12 @@ TB_DEVICE float block_sum(float v, float* slots, uint32_t n_waves) {
   return sum;
 }
 
+/// A number that need not take a scalar register, of which there are too few.
+TB_DEVICE uint32_t in_lanes(uint32_t v) {
+#if defined(TB_AMD) && defined(__HIP_DEVICE_COMPILE__)
+  asm("" : "+v"(v));
+#endif
+  return v;
+}
+
 }  // namespace turbo::gpu

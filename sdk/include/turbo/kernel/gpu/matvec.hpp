@@ -161,14 +161,14 @@ struct BlockShare {
 /// items end with the outputs of the parts that are complete, while waves that have none of these go on.
 template <uint32_t R, uint32_t kHeld, class Io>
 TB_DEVICE void matvec(const Product& p, BlockShare share, uint32_t first_row, uint8_t* shared, const Io& io) {
-  constexpr uint32_t kItems = items_of(R), kRounds = sum_rounds(R);
+  constexpr uint32_t kItems = items_of(R);
   static_assert(kItems % kHeld == 0);
   const uint32_t n_groups = p.n_groups, length = share.shape.length, per_team = share.shape.per_team, stride = (2 * per_team + 1) * kTile;
   const uint32_t block = share.block, n_blocks = share.n_blocks, n_teams = share.n_teams, n_waves = threads() / kWave;
   const uint32_t team = wave() >= per_team ? 1 : 0, team_wave = wave() - team * per_team;
   const bool in_team = wave() < n_teams * per_team;
   const uint32_t half = lane() / kTile, row = lane() % kTile, segment = 2 * team_wave + half;
-  const uint32_t ring = n_teams * kItems * kRounds;  // a power of two
+  const uint32_t ring = n_teams * kItems * kSumRounds;  // a power of two
   float* const sums = reinterpret_cast<float*>(shared + R * n_groups * kSharedGroupBytes);
   float* const gates = sums + R * ring * 2 * stride;  // [2][R][kUnit]: of gates whose up comes in a later round
   float* const factors = gates + 2 * R * kUnit;
@@ -224,7 +224,7 @@ TB_DEVICE void matvec(const Product& p, BlockShare share, uint32_t first_row, ui
     io.template fetch<R>(p, first_row, n_live, own, own_end - own, shared);
   }
   if (first_row >= n_rows) return;  // not before the row's bytes are asked for: they would wait
-  const uint32_t n_tiles = n_groups * kGroupTiles;
+  const uint32_t n_tiles = in_lanes(n_groups * kGroupTiles);
   float squares = 0;  // of the first row whose factor this wave makes
   if (p.squares && wave() < R) squares = io.squares(p, first_row + wave(), n_live, n_tiles);
   if (n_teams == 1) sync_wave();
@@ -249,12 +249,13 @@ TB_DEVICE void matvec(const Product& p, BlockShare share, uint32_t first_row, ui
     for (; left; --left, from += kTile) f += *from;
     return p.squares ? f * factors[r] : f;
   };
-  // A job is one row of one part that this round completed, dealt over the waves.
+  // A job is one row of one part that this round completed, dealt over the waves, each round from where the last one ended.
   const auto early_at = [&](uint32_t part, uint32_t r) { return early_of(p, place_of(p, unit_of(part), 0), first_row + r); };
 
   float acc[2][R];
   uint32_t part = first_part, step = 0;  // of the item in work
-  uint32_t done = 0, steps = 0;     // parts of all teams that are complete, steps begun since; the same in all waves
+  uint32_t done = 0, steps = in_lanes(0);  // parts of all teams that are complete, steps begun since; the same in all waves
+  uint32_t turn = wave();                  // the wave's first job
   TB_NO_UNROLL
   for (uint32_t base = 0; base < n_items; base += kItems) {
     const uint32_t first_done = done;
@@ -263,7 +264,7 @@ TB_DEVICE void matvec(const Product& p, BlockShare share, uint32_t first_row, ui
     n_done = min_of(n_done, n_parts - first_done);
     const uint32_t n_jobs = n_done * R;
     Early early = {0.f, 1.f};  // of the wave's first job: on its way while the dots run
-    if (wave() < n_jobs) early = early_at(first_done + wave() / R, wave() % R);
+    if (turn < n_jobs) early = early_at(first_done + turn / R, turn % R);
     TB_NO_UNROLL
     for (uint32_t held = 0; held < kItems; held += kHeld)
     TB_UNROLL
@@ -309,7 +310,8 @@ TB_DEVICE void matvec(const Product& p, BlockShare share, uint32_t first_row, ui
     done += n_done;
     sync_block();
     if (first_done == 0) io.moment(2);
-    for (uint32_t job = wave(); job < n_jobs; job += n_waves) {
+    uint32_t job = turn;
+    for (; job < n_jobs; job += n_waves) {
       const uint32_t of = first_done + job / R, r = job % R;
       if (first_row + r >= p.max_rows) continue;
       float* const gate = gates + ((of / 2 & 1) * R + r) * kUnit + lane();
@@ -323,10 +325,10 @@ TB_DEVICE void matvec(const Product& p, BlockShare share, uint32_t first_row, ui
         y = of == first_done ? *gate : total(of - 1, r);
         up = total(of, r);
       }
-      if (job != wave()) early = early_at(of, r);
+      if (job != turn) early = early_at(of, r);
       finish(p, place_of(p, unit_of(of), 0), first_row + r, y, up, early, io);
     }
-    if (kRounds == 1 && base + kItems < n_items) sync_block();  // the sums are written again
+    turn = job - n_jobs;
   }
 }
 

@@ -74,6 +74,13 @@ TB_DEVICE void add_tile(const Words4 (&w)[T], const uint8_t* group, uint32_t row
   }
 }
 
+/// Outputs times rows of a lane up to which tiles are unrolled: beyond, registers are wanting.
+#if defined(TB_AMD)
+constexpr uint32_t kMostUnrolled = 4;
+#else
+constexpr uint32_t kMostUnrolled = 8;
+#endif
+
 template <uint32_t R, uint32_t T>
 TB_DEVICE void group_inner(const Words4 (&w)[T], const uint8_t* group, uint32_t row_bytes, float (&inner)[T][R]) {
   TB_UNROLL
@@ -85,10 +92,10 @@ TB_DEVICE void group_inner(const Words4 (&w)[T], const uint8_t* group, uint32_t 
     TB_UNROLL
     for (uint32_t i = 0; i < T; ++i) inner[i][r] = -base;
   }
-  if constexpr (R * T <= 8) {
+  if constexpr (R * T <= kMostUnrolled) {
     TB_UNROLL
     for (uint32_t t = 0; t < kGroupTiles; ++t) add_tile<R, T>(w, group, row_bytes, t, inner);
-  } else {  // for want of registers
+  } else {
     TB_NO_UNROLL
     for (uint32_t t = 0; t < kGroupTiles; ++t) add_tile<R, T>(w, group, row_bytes, t, inner);
   }

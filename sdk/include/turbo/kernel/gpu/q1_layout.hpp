@@ -105,10 +105,10 @@ struct Gather {
 };
 
 // The matvec kernels: R rows of activations. A team of waves, a half of one a segment, takes a unit; a block has one team or,
-// where these are small, two. Words of items_of(R) items are in flight, or fewer, and sums of sum_rounds(R) rounds are kept apart.
-TURBO_GPU_BOTH constexpr uint32_t items_of(uint32_t rows) { return rows == 1 ? 4 : 2; }
+// where these are small, two. Words of items_of(R) items are in flight, or fewer, and sums of kSumRounds rounds are kept apart.
+TURBO_GPU_BOTH constexpr uint32_t items_of(uint32_t rows) { return rows == 1 ? 4 : rows == 2 ? 2 : 1; }
 constexpr uint32_t kStepHeld = 2;  // in flight in a step kernel, which has fewer registers
-TURBO_GPU_BOTH constexpr uint32_t sum_rounds(uint32_t rows) { return rows <= 2 ? 2 : 1; }
+constexpr uint32_t kSumRounds = 2;
 TURBO_GPU_BOTH constexpr uint32_t team_waves(uint32_t n_groups) { return (segments_of(n_groups) + 1) / 2; }
 TURBO_GPU_BOTH constexpr uint32_t most_teams(uint32_t n_groups) { return team_waves(n_groups) > kSegments / 4 ? 1 : 2; }
 constexpr uint32_t kMatvecThreads = kSegments / 2 * 32;
@@ -123,7 +123,7 @@ TURBO_GPU_BOTH constexpr MatvecShape matvec_shape(uint32_t n_groups, uint32_t n_
 /// Floats of one (tile, row) among the segment sums; both halves of a wave read without bank conflicts.
 TURBO_GPU_BOTH constexpr uint32_t sum_stride(uint32_t n_groups) { return (2 * team_waves(n_groups) + 1) * kTile; }
 TURBO_GPU_BOTH constexpr uint32_t matvec_shared_bytes(uint32_t rows, uint32_t n_groups, uint32_t n_teams) {
-  return rows * (n_groups * kSharedGroupBytes + 4 * (1 + 2 * kUnit + n_teams * items_of(rows) * sum_rounds(rows) * 2 * sum_stride(n_groups)));
+  return rows * (n_groups * kSharedGroupBytes + 4 * (1 + 2 * kUnit + n_teams * items_of(rows) * kSumRounds * 2 * sum_stride(n_groups)));
 }
 
 // The matrix-matrix kernel: a block of 4 waves computes 4 tiles of outputs for 32 rows; a lane one of each tile for 4 rows.
