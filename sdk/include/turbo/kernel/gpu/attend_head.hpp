@@ -17,6 +17,7 @@ struct MemoryRows {
 template <uint32_t P>
 struct HeadRow {
   float x[P], weight[P], frequency[P / 2];
+  RopeTurn turn[P / 2];
 };
 
 /// Whether pairs of the rotation lie in one lane.
@@ -38,7 +39,15 @@ TB_DEVICE void request_head(const float* from, uint32_t d, const float* norm, bo
   for (uint32_t p = 0; p < P / 2; ++p) row.frequency[p] = turns ? a.rope_frequencies[p * kWave + lane()] : 0.0f;
 }
 
-/// Normed and rotated as asked for: in row.x, and in shared memory `to` with zeros behind it up to n. The wave has met.
+/// Its angles, which need the position but not the row: while the row is on its way.
+template <uint32_t P>
+TB_DEVICE void turn_head(bool rope, const turbo_device_attend& a, int32_t position, HeadRow<P>& row) {
+  if (!rope || !turns_in_lanes<P>(a)) return;
+  TB_UNROLL
+  for (uint32_t p = 0; p < P / 2; ++p) row.turn[p] = rope_turn(position, row.frequency[p], a.rope_magnitude);
+}
+
+/// Normed and rotated as asked for, its angles being known: in row.x, and in shared memory `to` with zeros behind it up to n. The wave has met.
 template <uint32_t P>
 TB_DEVICE void finish_head(HeadRow<P>& row, uint32_t d, uint32_t n, bool norm, bool rope, const turbo_device_attend& a, int32_t position, float* to) {
   const auto cut = [&] {
@@ -56,7 +65,7 @@ TB_DEVICE void finish_head(HeadRow<P>& row, uint32_t d, uint32_t n, bool norm, b
   const bool turns = rope && turns_in_lanes<P>(a);
   if (turns) {
     TB_UNROLL
-    for (uint32_t p = 0; p < P / 2; ++p) rope_pair(rope_turn(position, row.frequency[p], a.rope_magnitude), row.x[p], row.x[p + P / 2]);
+    for (uint32_t p = 0; p < P / 2; ++p) rope_pair(row.turn[p], row.x[p], row.x[p + P / 2]);
   }
   sync_wave();
   TB_UNROLL
@@ -77,6 +86,7 @@ template <uint32_t P>
 TB_DEVICE void take_head(const float* from, float* to, uint32_t d, uint32_t n, const float* norm, const turbo_device_attend& a, int32_t position,
                          bool rope, HeadRow<P>& row) {
   request_head(from, d, norm, rope, a, row);
+  turn_head(rope, a, position, row);
   finish_head(row, d, n, norm != nullptr, rope, a, position, to);
 }
 
@@ -127,6 +137,7 @@ struct Heads {
       const int32_t of_tile = shuffle(tile.position, min_of(row_of_query(args, item), tile.n_rows - 1)), of_step = shuffle(rows.position, append_row);
       float* const to = query ? sh.query[item] : sh.scratch[wave()];
       uint8_t* const block = query ? nullptr : block_of_slot(tile, slot, key);  // its id is read meanwhile
+      turn_head<P>(query || key, a, query ? of_tile : of_step, head);
       if constexpr (Rows::kMail) {
         const uint32_t row = query ? min_of(first_row + row_of_query(args, item), tile.first_row + tile.n_rows - 1) : append_row;
         from.template row<P>(query ? 0 : key ? 1 : 2, row, query ? head_of_query(args, kv_head, head_tile, item) : kv_head, d, head.x);
