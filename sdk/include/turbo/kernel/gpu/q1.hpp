@@ -85,13 +85,8 @@ TB_DEVICE void group_inner(const Words4 (&w)[T], const uint8_t* group, uint32_t 
     TB_UNROLL
     for (uint32_t i = 0; i < T; ++i) inner[i][r] = -base;
   }
-  if constexpr (R * T <= 8) {
-    TB_UNROLL
-    for (uint32_t t = 0; t < kGroupTiles; ++t) add_tile<R, T>(w, group, row_bytes, t, inner);
-  } else {  // for want of registers
-    TB_NO_UNROLL
-    for (uint32_t t = 0; t < kGroupTiles; ++t) add_tile<R, T>(w, group, row_bytes, t, inner);
-  }
+  TB_UNROLL
+  for (uint32_t t = 0; t < kGroupTiles; ++t) add_tile<R, T>(w, group, row_bytes, t, inner);
 }
 
 }  // namespace turbo::gpu::q1
