@@ -2,6 +2,7 @@
 // weights in captured graphs, and the matrix product beside the measured peak of the integer dot.
 // Build: nvcc -O3 -std=c++20 -arch=sm_90 -fmad=false -Isdk/include -Iplugins/quant_q1g128/hip tests/gpu/bench_q1.cu -o bench_q1
 // Run:   ./bench_q1            about 30 s; "check" as argument: the bit checks alone; "tune": every choice, not the default one;
+//       "prompt": fewer checks, then the matrix products of 128, 256 and 512 rows by every number of rows a lane, 20 s;
 //       "profile": each product once, for ncu
 #include <algorithm>
 #include <cmath>
@@ -155,7 +156,7 @@ q1::Product product(const Shape& s, const Buffers& b, uint32_t rows, const uint8
 
 using KernelFunction = void (*)(const q1::Product);
 KernelFunction function_of(uint32_t kernel) {
-  constexpr KernelFunction functions[] = {q1_matvec_1, q1_matvec_2, q1_matvec_4, q1_gemm};
+  constexpr KernelFunction functions[] = {q1_matvec_1, q1_matvec_2, q1_matvec_4, q1_gemm_2, q1_gemm_4, q1_gemm_8};
   return functions[kernel];
 }
 
@@ -185,7 +186,8 @@ void launch(const Choice& choice, const q1::Product& p) {
 Choice default_choice(const q1::Product& p) {
   return turbo::q1::choose(p.max_rows, p.n_groups, p.n_units, p.fuse >= q1::fuse_silu, units, shared_limit);
 }
-Choice gemm_choice(const q1::Product& p) { return {turbo::q1::gemm, p.fuse >= q1::fuse_silu ? p.n_units : (p.n_units + 1) / 2, (p.max_rows + q1::kGemmRows - 1) / q1::kGemmRows, q1::kGemmThreads, 0}; }
+constexpr uint32_t kLaneRows[] = {2, 4, 8};
+Choice gemm_choice(const q1::Product& p, uint32_t lane_rows) { return turbo::q1::gemm_choice(lane_rows, p.max_rows, p.n_units, p.fuse >= q1::fuse_silu); }
 Choice matvec_choice(const q1::Product& p, uint32_t width, uint32_t per_unit, uint32_t teams) {
   const uint32_t most = units * per_unit, rounds = (p.n_units + most - 1) / most, passes = (p.max_rows + width - 1) / width;
   const uint32_t kernel = width == 1 ? 0 : width == 2 ? 1 : 2;
@@ -272,7 +274,8 @@ void check(uint32_t rows, uint32_t cols, uint32_t n, bool normed) {
     const auto row = formula(packed, rows, cols, &x[size_t{r} * cols], normed ? norm.data() : nullptr, p.eps);
     want.insert(want.end(), row.begin(), row.end());
   }
-  std::vector<std::pair<std::string, Choice>> choices = {{"default", default_choice(p)}, {"gemm", gemm_choice(p)}};
+  std::vector<std::pair<std::string, Choice>> choices = {{"default", default_choice(p)}};
+  for (const uint32_t lane_rows : kLaneRows) choices.push_back({"gemm", gemm_choice(p, lane_rows)});
   for (const uint32_t width : {1u, 2u, 4u})
     for (const uint32_t teams : {1u, 2u})
       if (teams <= q1::most_teams(groups) && q1::matvec_shared_bytes(width, groups, teams) <= shared_limit) choices.push_back({"matvec", matvec_choice(p, width, 2, teams)});
@@ -327,7 +330,7 @@ int main(int argc, char** argv) {
   shared_limit = turbo::q1::kMostSharedBytes;
   for (uint32_t k = 0; k < 3; ++k) CHECK(cudaFuncSetAttribute(function_of(k), cudaFuncAttributeMaxDynamicSharedMemorySize, shared_limit));
   std::printf("%s, %u SMs\n", properties.name, units);
-  for (const uint32_t k : {0u, 1u, 2u, 3u}) {
+  for (uint32_t k = 0; k < turbo::q1::prepare; ++k) {
     cudaFuncAttributes a;
     CHECK(cudaFuncGetAttributes(&a, function_of(k)));
     std::printf("kernel %u: %d registers, %zu local bytes, %zu shared bytes\n", k, a.numRegs, a.localSizeBytes, a.sharedSizeBytes);
@@ -336,6 +339,7 @@ int main(int argc, char** argv) {
     if (mode != "profile")
     for (const uint32_t n : {1u, 2u, 3u, 4u, 8u, 9u, 70u}) {
       if (n > 9 && cols > 4096) continue;
+      if (mode == "prompt" && (n < 9 || cols == 640 || cols == 2560 || cols == 9728)) continue;
       check(cols > 4096 ? 37 : 150, cols, n, n % 2 == 1);
     }
   std::printf("bit checks: %s\n", failures ? "WRONG" : "all equal to the formula");
@@ -387,6 +391,25 @@ int main(int argc, char** argv) {
         CHECK(cudaStreamSynchronize(stream));
         continue;
       }
+      const auto dots_of = [&](uint32_t rows) {
+        double dots = 0;
+        for (const uint32_t r : s.rows) dots += static_cast<double>(r) * s.cols / 4 * rows;
+        return dots;
+      };
+      if (mode == "prompt") {
+        for (const uint32_t rows : {128u, 256u, 512u}) {
+          if (head) break;
+          const q1::Product p = product(s, b, rows, pool);
+          std::printf("%-5s %-8s %3u rows:", m.name, s.name, rows);
+          for (const uint32_t lane_rows : kLaneRows) {
+            const double us = time_of(s, b, rows, gemm_choice(p, lane_rows), pool, pool_bytes);
+            std::printf(" by %u %7.1f us %4.1f %%%s |", lane_rows, us, 100 * dots_of(rows) / us * 1e-6 / peak,
+                        default_choice(p).kernel == gemm_choice(p, lane_rows).kernel ? " chosen" : "");
+          }
+          std::printf("\n");
+        }
+        continue;
+      }
       std::printf("%-5s %-8s %7.2f MB, floor %6.2f us |", m.name, s.name, static_cast<double>(bytes_of(s)) * 1e-6, static_cast<double>(bytes_of(s)) / read_rate * 1e-3);
       for (uint32_t i = 0; i < 4; ++i) {
         const uint32_t rows = 1u << i;
@@ -408,13 +431,14 @@ int main(int argc, char** argv) {
       }
       std::printf("\n");
       if (head) continue;
-      for (const uint32_t rows : {16u, 32u, 64u, 128u, 512u}) {
+      for (const uint32_t rows : {16u, 32u, 64u, 128u, 256u, 512u}) {
         const q1::Product p = product(s, b, rows, pool);
-        double dots = 0;
-        for (const uint32_t r : s.rows) dots += static_cast<double>(r) * s.cols / 4 * rows;
+        const double dots = dots_of(rows);
         std::printf("      %s %3u rows:", s.name, rows);
-        const double us = time_of(s, b, rows, gemm_choice(p), pool, pool_bytes);
-        std::printf(" gemm %8.1f us, %5.2f T dot4/s, %4.1f %% of peak;", us, dots / us * 1e-6, 100 * dots / us * 1e-6 / peak);
+        for (const uint32_t lane_rows : kLaneRows) {
+          const double us = time_of(s, b, rows, gemm_choice(p, lane_rows), pool, pool_bytes);
+          std::printf(" gemm by %u %8.1f us, %5.2f T dot4/s, %4.1f %% of peak;", lane_rows, us, dots / us * 1e-6, 100 * dots / us * 1e-6 / peak);
+        }
         for (const uint32_t width : {2u, 4u})
           if (rows <= 128 && q1::matvec_shared_bytes(width, p.n_groups, 1) <= shared_limit) {
             const double passes_us = time_of(s, b, rows, matvec_choice(p, width, 1, 1), pool, pool_bytes);
@@ -423,7 +447,7 @@ int main(int argc, char** argv) {
         std::printf(" chosen %u\n", default_choice(p).kernel);
       }
     }
-    std::printf("%s: products of a layer: R1 %.2f R2 %.2f R4 %.2f R8 %.2f us\n", m.name, step[0], step[1], step[2], step[3]);
+    if (mode != "prompt") std::printf("%s: products of a layer: R1 %.2f R2 %.2f R4 %.2f R8 %.2f us\n", m.name, step[0], step[1], step[2], step[3]);
     std::fflush(stdout);
   }
   CHECK(cudaDeviceSynchronize());

@@ -24,14 +24,19 @@ TURBO_Q1_MATVEC(q1_matvec_1, 1)
 TURBO_Q1_MATVEC(q1_matvec_2, 2)
 TURBO_Q1_MATVEC(q1_matvec_4, 4)
 
-TB_KERNEL_EARLY(q1_gemm, Product, q1::kGemmThreads, 7, 4) {
-  let_next_begin();
-  wait_for_previous();
-  TB_SHARED(q1::GemmShared, shared);
-  const uint32_t first_row = block_y() * q1::kGemmRows;
-  if (first_row >= *args.n_rows) return;
-  q1::gemm(args, block_x(), first_row, shared);
-}
+#define TURBO_Q1_GEMM(name, R, WAVES, BLOCKS)                              \
+  TB_KERNEL_EARLY(name, Product, q1::kGemmThreads, WAVES, BLOCKS) {         \
+    let_next_begin();                                                       \
+    wait_for_previous();                                                    \
+    TB_SHARED(q1::GemmShared<R>, shared);                                   \
+    const uint32_t first_row = block_y() * q1::gemm_rows(R);                \
+    if (first_row >= *args.n_rows) return;                                  \
+    q1::gemm<R>(args, block_x(), first_row, shared);                        \
+  }
+
+TURBO_Q1_GEMM(q1_gemm_2, 2, 8, 4)
+TURBO_Q1_GEMM(q1_gemm_4, 4, 6, 3)
+TURBO_Q1_GEMM(q1_gemm_8, 8, 3, 3)
 
 TB_KERNEL(q1_prepare, Prepare, q1::kPrepareThreads) {
   if (block_x() < *args.n_rows) q1::prepare_row(args, block_x());

@@ -112,13 +112,15 @@ class Product(KernelCase):
     def test_many_rows_and_bytes_of_the_outcome(self, code):
         weights = Weights(self.rng, 64, 2)
         x, norm, out_norm = self.rng.standard_normal((5, 256)).astype(F), self.rng.random(256, F), self.rng.random(64, F)
-        rows, out, made = Bytes(x, norm), np.full((5, 64), np.nan, F), reference.no_bytes(5, 64)
-        launch(code, "q1_gemm", grid=(1, 1), threads=128, args=self.arguments(weights, rows, out, np.array([5], U), True, None, made, out_norm))
-        self.equal_bits(out, weights.product(rows) * rows.factor(EPS)[:, None])
-        want = Bytes(out, out_norm)
-        np.testing.assert_array_equal(made[0].reshape(5, 2, 32), want.codes)
-        np.testing.assert_array_equal(made[1], want.scales())
-        self.equal_bits(made[2], want.squares)
+        rows = Bytes(x, norm)
+        for kernel in "q1_gemm_2", "q1_gemm_4", "q1_gemm_8":
+            out, made = np.full((5, 64), np.nan, F), reference.no_bytes(5, 64)
+            launch(code, kernel, grid=(1, 1), threads=128, args=self.arguments(weights, rows, out, np.array([5], U), True, None, made, out_norm))
+            self.equal_bits(out, weights.product(rows) * rows.factor(EPS)[:, None])
+            want = Bytes(out, out_norm)
+            np.testing.assert_array_equal(made[0].reshape(5, 2, 32), want.codes)
+            np.testing.assert_array_equal(made[1], want.scales())
+            self.equal_bits(made[2], want.squares)
 
     @every_target
     def test_output_too_short_is_told(self, code):

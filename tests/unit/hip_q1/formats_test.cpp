@@ -202,7 +202,7 @@ TEST(HipFormats, Q1FollowsTheFormulaThroughEveryChoice) {
   const auto source = source_of(kQ1Type, rows, cols, 9);
   std::vector<std::string> used;
   for (const uint32_t shared : {64u * 1024, 16u * 1024, 10u * 1024})
-    for (const uint32_t units : {1u, 5u, 40u}) {
+    for (const uint32_t units : {1u, 3u, 5u, 40u}) {
       FiberDevice device(units, shared);
       DeviceFormat format("quant_q1g128", device);
       const auto packed = format.pack(kQ1, rows, cols, source);
@@ -216,7 +216,7 @@ TEST(HipFormats, Q1FollowsTheFormulaThroughEveryChoice) {
       }
       for (const auto& launched : device.launched) used.push_back(launched.kernel);
     }
-  for (const char* kernel : {"q1_matvec_1", "q1_matvec_2", "q1_matvec_4", "q1_gemm", "q1_prepare"})
+  for (const char* kernel : {"q1_matvec_1", "q1_matvec_2", "q1_matvec_4", "q1_gemm_2", "q1_gemm_4", "q1_gemm_8", "q1_prepare"})
     EXPECT_NE(std::find(used.begin(), used.end(), kernel), used.end()) << kernel;
 }
 

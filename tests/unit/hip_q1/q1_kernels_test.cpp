@@ -124,7 +124,17 @@ const fiber::Kernel& matvec_kernel(uint32_t rows) {
   return rows == 1 ? tb_entry_q1_matvec_1 : rows == 2 ? tb_entry_q1_matvec_2 : tb_entry_q1_matvec_4;
 }
 
+const fiber::Kernel& gemm_kernel(uint32_t lane_rows) {
+  return lane_rows == 2 ? tb_entry_q1_gemm_2 : lane_rows == 4 ? tb_entry_q1_gemm_4 : tb_entry_q1_gemm_8;
+}
+
 enum class Way { matvec, gemm };
+constexpr uint32_t kLaneRows[] = {2, 4, 8};  // of the matrix products
+std::vector<std::pair<Way, uint32_t>> ways(uint32_t matvec_width) {
+  std::vector<std::pair<Way, uint32_t>> all = {{Way::matvec, matvec_width}};
+  for (const uint32_t lane_rows : kLaneRows) all.push_back({Way::gemm, lane_rows});
+  return all;
+}
 
 // Rows of bytes with memory of exactly their size, each plane by itself.
 struct ByteRows {
@@ -151,6 +161,7 @@ struct Case {
 
   uint32_t groups() const { return weights[0]->groups; }
 
+  // width: rows that a matvec computes at once, or a lane of a matrix product.
   void run(Way way, uint32_t width, uint32_t blocks) {
     q1::Product p{};
     for (Matrix& absent : p.matrix) absent.first_unit = q1::kNoUnit;
@@ -193,7 +204,7 @@ struct Case {
     }
     if (way == Way::gemm) {
       const uint32_t x_blocks = fuse >= q1::fuse_silu ? p.n_units : (p.n_units + 1) / 2;
-      fiber::run(tb_entry_q1_gemm, {x_blocks, (rows + q1::kGemmRows - 1) / q1::kGemmRows, 1}, q1::kGemmThreads, 0, &p, false);
+      fiber::run(gemm_kernel(width), {x_blocks, (rows + q1::gemm_rows(width) - 1) / q1::gemm_rows(width), 1}, q1::kGemmThreads, 0, &p, false);
     } else {
       const uint32_t n_teams = std::min(teams, q1::most_teams(groups()));
       fiber::run(matvec_kernel(width), {std::min(blocks, p.n_units), (rows + width - 1) / width, 1}, n_teams * q1::team_waves(groups()) * 32,
@@ -264,8 +275,8 @@ TEST(HipQ1, OutcomesAreWrittenAsBytesToo) {
         if (fuse == q1::fuse_add) c.residual = normal_values(size_t{rows} * a.rows, 12);
         if (normed) c.out_norm = normal_values(96, 13);
         c.out_bytes = std::make_unique<ByteRows>(rows, 96);
-        for (const Way way : {Way::matvec, Way::gemm}) {
-          c.run(way, rows == 1 ? 1 : rows == 3 ? 2 : 4, 2);
+        for (const auto& [way, width] : ways(rows == 1 ? 1 : rows == 3 ? 2 : 4)) {
+          c.run(way, width, 2);
           expect_reference(c, "outcome");
           for (uint32_t r = 0; r < rows; ++r) expect_bytes(*c.out_bytes, r, &c.out[0][size_t{r} * 96], normed ? c.out_norm.data() : nullptr);
         }
@@ -292,7 +303,7 @@ TEST(HipQ1, GatesWaitForTheirUp) {
 
 TEST(HipQ1, RowsMayBeChosen) {
   const Weights w(40, 2, 3);
-  for (const Way way : {Way::matvec, Way::gemm}) {
+  for (const auto& [way, width] : ways(2)) {
     Case c;
     c.weights = {&w};
     c.x = normal_values(7 * 256, 8);
@@ -300,7 +311,7 @@ TEST(HipQ1, RowsMayBeChosen) {
     c.rows = 5;
     c.live = 3;
     c.x_rows = {6, 0, 6, 123456789, -5};  // what lies beyond the live rows is not looked at
-    c.run(way, 2, 2);
+    c.run(way, width, 2);
     expect_reference(c, "chosen rows");
   }
 }
@@ -321,8 +332,10 @@ TEST(HipQ1, EveryVariantFollowsTheFormula) {
           expect_reference(c, "matvec");
         }
       }
-      c.run(Way::gemm, 0, 0);
-      expect_reference(c, "gemm");
+      for (const uint32_t lane_rows : kLaneRows) {
+        c.run(Way::gemm, lane_rows, 0);
+        expect_reference(c, "gemm");
+      }
     }
   }
 }
@@ -366,8 +379,10 @@ TEST(HipQ1, SeveralMatricesBiasesAndFusions) {
         c.run(Way::matvec, width, blocks);
         expect_reference(c, "matvec");
       }
-      c.run(Way::gemm, 0, 0);
-      expect_reference(c, "gemm");
+      for (const uint32_t lane_rows : kLaneRows) {
+        c.run(Way::gemm, lane_rows, 0);
+        expect_reference(c, "gemm");
+      }
     }
   }
 }
@@ -388,14 +403,14 @@ TEST(HipQ1, TheHeadsLongLoopKeepsItsSlotsApart) {
 
 TEST(HipQ1, RowsBeyondTheLiveOnesMayHoldAnything) {
   const Weights w(48, 2, 31);
-  for (const Way way : {Way::matvec, Way::gemm}) {
+  for (const auto& [way, width] : ways(4)) {
     Case c;
     c.weights = {&w};
     c.rows = 12;
     c.live = 3;
     c.x = normal_values(12 * 256, 3);
     for (size_t i = 3 * 256; i < c.x.size(); ++i) c.x[i] = std::numeric_limits<float>::quiet_NaN();
-    c.run(way, 4, 2);
+    c.run(way, width, 2);
     expect_reference(c, "live rows");
   }
 }
@@ -422,8 +437,8 @@ TEST(HipQ1, ZeroHugeTinyAndBrokenInputs) {
     c.x.insert(c.x.end(), other.begin(), other.end());
     for (const bool normed : {false, true}) {
       c.norm = normed ? normal_values(256, 7) : std::vector<float>();
-      for (const Way way : {Way::matvec, Way::gemm}) {
-        c.run(way, 2, 2);
+      for (const auto& [way, width] : ways(2)) {
+        c.run(way, width, 2);
         expect_reference(c, "input");
       }
     }

@@ -84,12 +84,9 @@ TB_DEVICE Early early_of(const Product& p, UnitPlace at, uint32_t row) {
   return early;
 }
 
-/// A wave finishes the 32 outputs of a unit for one row, a lane one of them: y = product, then bias, fusion, and the bytes
-/// of the outcome. `up` counts for gates only.
-template <class Io>
-TB_DEVICE void finish(const Product& p, UnitPlace at, uint32_t row, float y, float up, Early early, const Io& io) {
+/// y = product, then bias and fusion; `up` counts for gates only. By lane, of the unit's output o.
+TB_DEVICE float outcome_of(const Product& p, UnitPlace at, uint32_t o, float y, float up, Early early) {
   const Matrix& matrix = p.matrix[at.matrix];
-  const uint32_t o = at.unit * kUnit + lane();
   const bool there = o < matrix.rows;
   if (matrix.bias) y += matrix.bias[there ? o : 0];
   if (p.fuse == fuse_add) y = early.residual + y;
@@ -97,7 +94,14 @@ TB_DEVICE void finish(const Product& p, UnitPlace at, uint32_t row, float y, flo
     if (p.matrix[1].bias) up += p.matrix[1].bias[there ? o : 0];
     y = p.fuse == fuse_silu ? silu_mul(y, up) : gelu_mul(y, up);
   }
-  if (there) io.floats(p, at, row, o, y);
+  return y;
+}
+/// A wave finishes the 32 outputs of a unit for one row, a lane one of them: the outcome, and its bytes.
+template <class Io>
+TB_DEVICE void finish(const Product& p, UnitPlace at, uint32_t row, float y, float up, Early early, const Io& io) {
+  const uint32_t o = at.unit * kUnit + lane();
+  y = outcome_of(p, at, o, y, up, early);
+  if (o < p.matrix[at.matrix].rows) io.floats(p, at, row, o, y);
   if (p.out_q8.codes && at.matrix == 0) io.bytes(p, at, row, y, early.norm);
 }
 

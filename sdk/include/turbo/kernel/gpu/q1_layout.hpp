@@ -126,9 +126,9 @@ TURBO_GPU_BOTH constexpr uint32_t matvec_shared_bytes(uint32_t rows, uint32_t n_
   return rows * (n_groups * kSharedGroupBytes + 4 * (1 + 2 * kUnit + n_teams * items_of(rows) * kSumRounds * 2 * sum_stride(n_groups)));
 }
 
-// The matrix-matrix kernel: a block of 4 waves computes 4 tiles of outputs for 32 rows; a lane one of each tile for 4 rows.
-constexpr uint32_t kGemmTiles = 4, kGemmWaves = 4, kGemmThreads = kGemmWaves * 32, kGemmLaneRows = 4;
-constexpr uint32_t kGemmRows = kGemmWaves * 2 * kGemmLaneRows;
+// The matrix-matrix kernels: a block of 4 waves computes 4 tiles of outputs; a lane one of each tile for R rows.
+constexpr uint32_t kGemmTiles = 4, kGemmWaves = 4, kGemmThreads = kGemmWaves * 32;
+TURBO_GPU_BOTH constexpr uint32_t gemm_rows(uint32_t lane_rows) { return kGemmWaves * 2 * lane_rows; }
 
 constexpr uint32_t kPrepareThreads = 256, kGatherThreads = 256;
 

@@ -19,21 +19,46 @@ struct Q8Value {
   int32_t code;
   float scale, sum, squares;
 };
-/// One wave: lane l holds column l of the tile.
-TB_DEVICE Q8Value q8_value(float x, float weight) {
-  const float weighted = x * weight;
-  const ByteScale by = byte_scale(wave_largest(bits(weighted) & 0x7fffffffu));
-  const int32_t q = byte_of(weighted, by);
-  return {q, by.scale, static_cast<float>(wave_total(q)), wave_sum(x * x)};
+/// One wave, N tiles side by side, so that none waits for another's exchange of lanes: lane l holds column l of each.
+template <uint32_t N>
+TB_DEVICE void q8_values(const float (&x)[N], float weight, Q8Value (&to)[N]) {
+  float weighted[N];
+  uint32_t largest[N];
+  TB_UNROLL
+  for (uint32_t k = 0; k < N; ++k) {
+    weighted[k] = x[k] * weight;
+    largest[k] = wave_largest(bits(weighted[k]) & 0x7fffffffu);
+    to[k].squares = x[k] * x[k];
+  }
+  TB_UNROLL
+  for (uint32_t m = kWave / 2; m; m >>= 1) {  // as wave_sum
+    TB_UNROLL
+    for (uint32_t k = 0; k < N; ++k) to[k].squares += shuffle_xor(to[k].squares, m);
+  }
+  TB_UNROLL
+  for (uint32_t k = 0; k < N; ++k) {
+    const ByteScale by = byte_scale(largest[k]);
+    to[k].scale = by.scale;
+    to[k].code = byte_of(weighted[k], by);
+    to[k].sum = static_cast<float>(wave_total(to[k].code));
+  }
 }
-TB_DEVICE void write_q8_tile(const Q8Rows& to, uint32_t row, uint32_t tile, float x, float weight) {
-  const Q8Value value = q8_value(x, weight);
+TB_DEVICE Q8Value q8_value(float x, float weight) {
+  const float one[1] = {x};
+  Q8Value value[1];
+  q8_values(one, weight, value);
+  return value[0];
+}
+TB_DEVICE void store_q8_tile(const Q8Rows& to, uint32_t row, uint32_t tile, const Q8Value& value) {
   const uint64_t at = row * to.n_tiles + tile;
   to.codes[at * kQ8Tile + lane()] = static_cast<int8_t>(value.code);
   if (lane() == 0) {
     to.scales[at] = {value.scale, value.sum};
     to.squares[at] = value.squares;
   }
+}
+TB_DEVICE void write_q8_tile(const Q8Rows& to, uint32_t row, uint32_t tile, float x, float weight) {
+  store_q8_tile(to, row, tile, q8_value(x, weight));
 }
 
 /// One wave: what the lane adds of a row's squares, to be given to q8_factor.
