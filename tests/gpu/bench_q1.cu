@@ -156,7 +156,7 @@ q1::Product product(const Shape& s, const Buffers& b, uint32_t rows, const uint8
 
 using KernelFunction = void (*)(const q1::Product);
 KernelFunction function_of(uint32_t kernel) {
-  constexpr KernelFunction functions[] = {q1_matvec_1, q1_matvec_2, q1_matvec_4, q1_gemm_2, q1_gemm_4, q1_gemm_8};
+  constexpr KernelFunction functions[] = {q1_matvec_1, q1_matvec_2, q1_matvec_4, q1_gemm_2, q1_gemm_4};
   return functions[kernel];
 }
 
@@ -186,7 +186,7 @@ void launch(const Choice& choice, const q1::Product& p) {
 Choice default_choice(const q1::Product& p) {
   return turbo::q1::choose(p.max_rows, p.n_groups, p.n_units, p.fuse >= q1::fuse_silu, units, shared_limit);
 }
-constexpr uint32_t kLaneRows[] = {2, 4, 8};
+constexpr uint32_t kLaneRows[] = {2, 4};
 Choice gemm_choice(const q1::Product& p, uint32_t lane_rows) { return turbo::q1::gemm_choice(lane_rows, p.max_rows, p.n_units, p.fuse >= q1::fuse_silu); }
 Choice matvec_choice(const q1::Product& p, uint32_t width, uint32_t per_unit, uint32_t teams) {
   const uint32_t most = units * per_unit, rounds = (p.n_units + most - 1) / most, passes = (p.max_rows + width - 1) / width;

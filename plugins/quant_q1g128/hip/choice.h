@@ -10,35 +10,36 @@ namespace turbo::q1 {
 
 namespace layout = gpu::q1;
 
-enum Kernel : uint32_t { matvec_1, matvec_2, matvec_4, gemm_2, gemm_4, gemm_8, prepare, gather, exact };
+enum Kernel : uint32_t { matvec_1, matvec_2, matvec_4, gemm_2, gemm_4, prepare, gather, exact };
 
 constexpr uint32_t kMostSharedBytes = 112 * 1024;  // of a block: two fit where a compute unit has more than what all offer
-constexpr uint32_t kMatvecRows = 32;               // more rows take the matrix product, if it fills the device
-constexpr uint32_t kGemmBlocks = 2;                // of a matrix product, at least, for each compute unit
+constexpr uint32_t kFewRows = 16, kSomeRows = 64;   // see choose
 
 struct Choice {
   Kernel kernel;
   uint32_t grid_x, grid_y, threads, shared_bytes;
 };
 
-/// A matrix product by lane_rows (2, 4, 8) rows a lane. n_units: of outputs, gated of pairs of them.
+/// A matrix product by 2 or 4 rows a lane. n_units: of outputs, gated of pairs of them.
 inline Choice gemm_choice(uint32_t lane_rows, uint32_t max_rows, uint32_t n_units, bool gated) {
   const uint32_t rows = layout::gemm_rows(lane_rows);
-  return {lane_rows == 2 ? gemm_2 : lane_rows == 4 ? gemm_4 : gemm_8, gated ? n_units : (n_units + 1) / 2, (max_rows + rows - 1) / rows, layout::kGemmThreads, 0};
+  return {lane_rows == 2 ? gemm_2 : gemm_4, gated ? n_units : (n_units + 1) / 2, (max_rows + rows - 1) / rows, layout::kGemmThreads, 0};
 }
-/// More rows a lane cost fewer instructions a dot, as long as every compute unit has blocks enough to hide what they wait for.
+/// Whether each compute unit has two blocks and a half: enough to hide what they wait for.
+inline bool fills(const Choice& choice, uint32_t compute_units) { return 2 * uint64_t{choice.grid_x} * choice.grid_y > 5 * uint64_t{compute_units}; }
+/// More rows a lane cost fewer instructions a dot, as long as the device is full.
 inline Choice choose_gemm(uint32_t max_rows, uint32_t n_units, bool gated, uint32_t compute_units) {
-  for (const uint32_t lane_rows : {8u, 4u}) {
-    const Choice choice = gemm_choice(lane_rows, max_rows, n_units, gated);
-    if (uint64_t{choice.grid_x} * choice.grid_y >= uint64_t{kGemmBlocks} * compute_units) return choice;
-  }
-  return gemm_choice(2, max_rows, n_units, gated);
+  const Choice four = gemm_choice(4, max_rows, n_units, gated);
+  return fills(four, compute_units) ? four : gemm_choice(2, max_rows, n_units, gated);
 }
 
 inline Choice choose(uint32_t max_rows, uint32_t n_groups, uint32_t n_units, bool gated, uint32_t compute_units, uint32_t max_shared_bytes) {
   const uint32_t shared = std::min(max_shared_bytes, kMostSharedBytes);
   const Choice product = choose_gemm(max_rows, n_units, gated, compute_units);
-  if (max_rows > 8 * kMatvecRows || (max_rows > kMatvecRows && uint64_t{product.grid_x} * product.grid_y >= compute_units)) return product;
+  // Passes of the kernels below read all weights again, but go on with few blocks.
+  if (max_rows > kSomeRows ? max_rows > 4 * kSomeRows || uint64_t{product.grid_x} * product.grid_y >= compute_units
+                           : max_rows > kFewRows && fills(product, compute_units))
+    return product;
   // Fewer rows a block, in several passes, where the device has room for these blocks too.
   uint32_t rows = max_rows > 1 ? 2 : 1;
   while (rows < 4 && rows < max_rows && uint64_t{n_units} * ((max_rows + rows - 1) / rows) > compute_units) rows *= 2;

@@ -123,7 +123,7 @@ class Q1Format final : public WeightFormat<Q1Format> {
 
   void attach(const turbo_device* device) {
     kernels_.attach(device, {{turbo_kernels_product, turbo_n_kernels_product,
-                              {"q1_matvec_1", "q1_matvec_2", "q1_matvec_4", "q1_gemm_2", "q1_gemm_4", "q1_gemm_8", "q1_prepare"}},
+                              {"q1_matvec_1", "q1_matvec_2", "q1_matvec_4", "q1_gemm_2", "q1_gemm_4", "q1_prepare"}},
                              {turbo_kernels_rows, turbo_n_kernels_rows, {"q1_gather", "q1_exact"}}});
   }
   void detach() noexcept { kernels_.detach(); }

@@ -36,7 +36,6 @@ TURBO_Q1_MATVEC(q1_matvec_4, 4)
 
 TURBO_Q1_GEMM(q1_gemm_2, 2, 8, 4)
 TURBO_Q1_GEMM(q1_gemm_4, 4, 6, 3)
-TURBO_Q1_GEMM(q1_gemm_8, 8, 3, 3)
 
 TB_KERNEL(q1_prepare, Prepare, q1::kPrepareThreads) {
   if (block_x() < *args.n_rows) q1::prepare_row(args, block_x());

@@ -125,11 +125,11 @@ const fiber::Kernel& matvec_kernel(uint32_t rows) {
 }
 
 const fiber::Kernel& gemm_kernel(uint32_t lane_rows) {
-  return lane_rows == 2 ? tb_entry_q1_gemm_2 : lane_rows == 4 ? tb_entry_q1_gemm_4 : tb_entry_q1_gemm_8;
+  return lane_rows == 2 ? tb_entry_q1_gemm_2 : tb_entry_q1_gemm_4;
 }
 
 enum class Way { matvec, gemm };
-constexpr uint32_t kLaneRows[] = {2, 4, 8};  // of the matrix products
+constexpr uint32_t kLaneRows[] = {2, 4};  // of the matrix products
 std::vector<std::pair<Way, uint32_t>> ways(uint32_t matvec_width) {
   std::vector<std::pair<Way, uint32_t>> all = {{Way::matvec, matvec_width}};
   for (const uint32_t lane_rows : kLaneRows) all.push_back({Way::gemm, lane_rows});

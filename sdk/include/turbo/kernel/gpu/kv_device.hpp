@@ -226,13 +226,14 @@ class DeviceKvCodec : public Base, public DeviceClient<T> {
     plan.lanes_index = d <= 64 ? 0 : d <= 128 ? 1 : 2;
     AttendArgs& g = plan.args;
     g.a = a;
-    // The narrowest tiles whose blocks the device holds in about one go, for a plan has up to twice as many chunks as there are
-    // keys for; they are done first. Wider ones read each key for more queries.
+    // The narrowest tiles whose blocks the device holds at once: they are done first. Wider ones read each key for more
+    // queries. Of several chunks a plan has up to twice as many as there are keys for.
+    const uint64_t most_blocks = uint64_t{kBlocksPerUnit} * units * (a.max_chunks > 1 ? 2 : 1);
     for (uint32_t q = 0; q < 3; ++q) {
       if (!exists(k, plan.lanes_index, q)) continue;
       plan.queries_index = q;
       set_tiles(g, kQueries[q]);
-      if (kQueries[q] >= uint64_t{group} * rows || tiles_of(g) * a.max_chunks <= 2 * uint64_t{kBlocksPerUnit} * units) break;
+      if (kQueries[q] >= uint64_t{group} * rows || tiles_of(g) * a.max_chunks <= most_blocks) break;
     }
     g.partial_stride = d + 4;
     const uint32_t x = a.k.n_kv_heads * g.head_tiles;
