@@ -126,7 +126,9 @@ def bench(options, shape, *arguments):
 
 def run_speed(options):
     for shape in SHAPES:
-        bench(options, shape, "--prompt-tokens", "512", "--gen-tokens", "128", "--verify", "1,2,4,8", "--reps", "3", "--context", "4096")
+        for steps in ("true", "false"):
+            bench(options, shape, "--prompt-tokens", "512,2048", "--gen-tokens", "128", "--verify", "1,2,4,8,16", "--reps", "3", "--context", "4096",
+                  "--set", f"compute.step_kernel={steps}")
 
 
 def run_depth(options):

@@ -383,6 +383,7 @@ TB_DEVICE void attend_tile(const AttendArgs& given, TilePlace place, AttendShare
   };
   const auto begin_chunk = [&](const Tile& tile, const Straight& at) {
     request_keys<K, L, NQ>(given, tile, at, keys);
+    sync_wave();  // no lane reads any more where the split before lay
     if (lane() == 0) sh.at[wave()] = at;
     sync_wave();
   };
