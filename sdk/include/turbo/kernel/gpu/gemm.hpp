@@ -225,6 +225,7 @@ TB_DEVICE void gemm(const Product& p, uint32_t block, uint32_t first_row, GemmSh
     const UnitPlace at = place_of(p, unit, 0);
     const Matrix& matrix = p.matrix[at.matrix];
     const uint32_t o = at.unit * kUnit + lane();
+    const bool there = o < matrix.rows;
     float y[kBatch];
     TB_UNROLL
     for (uint32_t k = 0; k < kBatch; ++k) {
@@ -233,8 +234,8 @@ TB_DEVICE void gemm(const Product& p, uint32_t block, uint32_t first_row, GemmSh
       const float factor = p.squares ? shared.factors[r] : 1.f;
       const float product = p.squares ? from[0] * factor : from[0];
       const float up = gated ? p.squares ? from[kUnit] * factor : from[kUnit] : 0.f;
-      y[k] = outcome_of(p, at, o, product, up, early[k]);
-      if (r < n_rows && o < matrix.rows) matrix.out[(first_row + r) * matrix.out_stride + o] = y[k];
+      y[k] = outcome_of(p, matrix, o, there, product, up, early[k]);
+      if (r < n_rows && there) matrix.out[(first_row + r) * matrix.out_stride + o] = y[k];
     }
     if (!p.out_q8.codes || at.matrix != 0) continue;
     Q8Value values[kBatch];

@@ -96,12 +96,24 @@ TB_DEVICE float outcome_of(const Product& p, UnitPlace at, uint32_t o, float y, 
   }
   return y;
 }
+/// y = product, then bias and fusion, by lane of the unit's output o, which may be none; `up` counts for gates only.
+TB_DEVICE float outcome_of(const Product& p, const Matrix& matrix, uint32_t o, bool there, float y, float up, const Early& early) {
+  if (matrix.bias) y += matrix.bias[there ? o : 0];
+  if (p.fuse == fuse_add) y = early.residual + y;
+  if (is_gated(p.fuse)) {
+    if (p.matrix[1].bias) up += p.matrix[1].bias[there ? o : 0];
+    y = p.fuse == fuse_silu ? silu_mul(y, up) : gelu_mul(y, up);
+  }
+  return y;
+}
 /// A wave finishes the 32 outputs of a unit for one row, a lane one of them: the outcome, and its bytes.
 template <class Io>
 TB_DEVICE void finish(const Product& p, UnitPlace at, uint32_t row, float y, float up, Early early, const Io& io) {
+  const Matrix& matrix = p.matrix[at.matrix];
   const uint32_t o = at.unit * kUnit + lane();
-  y = outcome_of(p, at, o, y, up, early);
-  if (o < p.matrix[at.matrix].rows) io.floats(p, at, row, o, y);
+  const bool there = o < matrix.rows;
+  y = outcome_of(p, matrix, o, there, y, up, early);
+  if (there) io.floats(p, at, row, o, y);
   if (p.out_q8.codes && at.matrix == 0) io.bytes(p, at, row, y, early.norm);
 }
 
