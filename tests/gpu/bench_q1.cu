@@ -184,7 +184,7 @@ void launch(const Choice& choice, const q1::Product& p) {
 }
 
 Choice default_choice(const q1::Product& p) {
-  return turbo::q1::choose(p.max_rows, p.n_groups, p.n_units, p.fuse >= q1::fuse_silu, units, shared_limit);
+  return turbo::q1::choose(p.max_rows, p.n_groups, p.n_units, p.fuse >= q1::fuse_silu, p.squares, units, shared_limit);
 }
 constexpr uint32_t kLaneRows[] = {2, 4};
 Choice gemm_choice(const q1::Product& p, uint32_t lane_rows) { return turbo::q1::gemm_choice(lane_rows, p.max_rows, p.n_units, p.fuse >= q1::fuse_silu); }

@@ -33,7 +33,7 @@ inline Choice choose_gemm(uint32_t max_rows, uint32_t n_units, bool gated, uint3
   return fills(four, compute_units) ? four : gemm_choice(2, max_rows, n_units, gated);
 }
 
-inline Choice choose(uint32_t max_rows, uint32_t n_groups, uint32_t n_units, bool gated, uint32_t compute_units, uint32_t max_shared_bytes) {
+inline Choice choose(uint32_t max_rows, uint32_t n_groups, uint32_t n_units, bool gated, bool normed, uint32_t compute_units, uint32_t max_shared_bytes) {
   const uint32_t shared = std::min(max_shared_bytes, kMostSharedBytes);
   const Choice product = choose_gemm(max_rows, n_units, gated, compute_units);
   // Passes of the kernels below read all weights again, but go on with few blocks.
@@ -53,8 +53,9 @@ inline Choice choose(uint32_t max_rows, uint32_t n_groups, uint32_t n_units, boo
   const uint32_t most = two ? 2 * compute_units : std::max(1u, compute_units / passes), rounds = (n_units + most - 1) / most;
   const bool pays = rows > 1 || rounds > 1 || gated || layout::segment_groups(n_groups) > 2;
   const uint32_t teams = layout::most_teams(n_groups) > 1 && !two && pays && layout::matvec_shared_bytes(rows, n_groups, 2) <= shared ? 2 : 1;
+  const uint32_t spare = normed ? layout::spare_waves(rows, n_groups, teams) : 0;
   return {rows == 1 ? matvec_1 : rows == 2 ? matvec_2 : matvec_4, (n_units + rounds - 1) / rounds, passes,
-          teams * layout::team_waves(n_groups) * 32, layout::matvec_shared_bytes(rows, n_groups, teams)};
+          (teams * layout::team_waves(n_groups) + spare) * 32, layout::matvec_shared_bytes(rows, n_groups, teams)};
 }
 
 }  // namespace turbo::q1

@@ -160,7 +160,7 @@ class Q1Format final : public WeightFormat<Q1Format> {
     p.scales = bytes.scales;
     p.squares = args.norm ? bytes.squares : nullptr;
     const turbo_device& device = *kernels_.device();
-    const Choice choice = choose(args.max_rows, p.n_groups, p.n_units, args.fuse >= TURBO_FUSE_SILU, device.compute_units ? device.compute_units : 1,
+    const Choice choice = choose(args.max_rows, p.n_groups, p.n_units, args.fuse >= TURBO_FUSE_SILU, args.norm, device.compute_units ? device.compute_units : 1,
                                  device.max_shared_bytes);
     kernels_.launch(stream, choice.kernel, choice.grid_x, choice.grid_y, choice.threads, choice.shared_bytes, p);
   }

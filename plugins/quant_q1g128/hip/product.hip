@@ -8,7 +8,7 @@ using turbo::gpu::q1::Product;
 namespace {
 template <uint32_t R>
 TB_DEVICE void matvec_block(const Product& p, uint8_t* shared) {
-  const uint32_t n_teams = threads() / kWave > q1::team_waves(p.n_groups) ? 2 : 1;
+  const uint32_t n_teams = threads() / kWave >= 2 * q1::team_waves(p.n_groups) ? 2 : 1;
   q1::matvec<R, q1::items_of(R)>(p, {block_x(), grid_x(), n_teams, q1::matvec_shape(p.n_groups, p.n_units, grid_x())}, block_y() * R, shared, q1::MemoryIo{});
 }
 }  // namespace

@@ -206,8 +206,10 @@ struct Case {
       const uint32_t x_blocks = fuse >= q1::fuse_silu ? p.n_units : (p.n_units + 1) / 2;
       fiber::run(gemm_kernel(width), {x_blocks, (rows + q1::gemm_rows(width) - 1) / q1::gemm_rows(width), 1}, q1::kGemmThreads, 0, &p, false);
     } else {
-      const uint32_t n_teams = std::min(teams, q1::most_teams(groups()));
-      fiber::run(matvec_kernel(width), {std::min(blocks, p.n_units), (rows + width - 1) / width, 1}, n_teams * q1::team_waves(groups()) * 32,
+      const uint32_t n_teams = std::min(teams, q1::most_teams(groups())), waves = n_teams * q1::team_waves(groups());
+      // One team also with waves beyond it, as many as a block may have.
+      const uint32_t spare = teams == 1 && p.squares && width < q1::team_waves(groups()) ? std::min(width, q1::kMatvecThreads / 32 - waves) : 0;
+      fiber::run(matvec_kernel(width), {std::min(blocks, p.n_units), (rows + width - 1) / width, 1}, (waves + spare) * 32,
                  q1::matvec_shared_bytes(width, groups(), n_teams), &p, false);
     }
   }

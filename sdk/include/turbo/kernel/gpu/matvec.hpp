@@ -162,8 +162,19 @@ struct MemoryIo {
   TB_DEVICE void moment(uint32_t) const {}
 };
 
+/// Whether there are registers for the ends of outputs to take a gate and its up side by side, and longer batches of sums.
+#if defined(TB_AMD)
+template <uint32_t R>
+constexpr bool kWideEnds = false;
+#else
+template <uint32_t R>
+constexpr bool kWideEnds = R < 4;
+#endif
+template <uint32_t N>
+struct Number { static constexpr uint32_t value = N; };
+
 /// What a block does of a product: units block, block + n_blocks, ..; with one or two teams of team_waves(n_groups) waves.
-/// Further waves only help at the ends of outputs.
+/// Further waves make the factors of norms and help at the ends of outputs.
 struct BlockShare {
   uint32_t block, n_blocks, n_teams;
   MatvecShape shape;
@@ -241,29 +252,46 @@ TB_DEVICE void matvec(const Product& p, BlockShare share, uint32_t first_row, ui
   }
   if (first_row >= n_rows) return;  // not before the row's bytes are asked for: they would wait
   const uint32_t n_tiles = in_lanes(n_groups * kGroupTiles);
-  float squares = 0;  // of the first row whose factor this wave makes
-  if (p.squares && wave() < R) squares = io.squares(p, first_row + wave(), n_live, n_tiles);
+  const uint32_t factor_row = R == 4 ? wave() : n_waves - 1 - wave();  // the last waves make the factors: they have the least to do
+  float squares = 0;
+  if (p.squares && factor_row < R) squares = io.squares(p, first_row + factor_row, n_live, n_tiles);
   if (n_teams == 1) sync_wave();
   else sync_block();
   io.moment(1);
 
-  const auto total = [&](uint32_t part, uint32_t r) {
-    // A half wave without a segment has left a zero.
-    const float* from = sums + (((part & (ring - 1)) * 2 + half) * R + r) * stride + row;
-    constexpr uint32_t kBatch = 8;
-    uint32_t left = 2 * per_team;
-    float f = 0;
-    TB_NO_UNROLL
-    for (; left >= kBatch; left -= kBatch, from += kBatch * kTile) {
-      float s[kBatch];
-      TB_UNROLL
-      for (uint32_t k = 0; k < kBatch; ++k) s[k] = from[k * kTile];
-      TB_UNROLL
-      for (uint32_t k = 0; k < kBatch; ++k) f += s[k];
+  // Finished sums of N parts side by side; a half wave without a segment has left a zero.
+  const auto totals = [&](auto& f, const uint32_t (&parts)[2], uint32_t r) {
+    constexpr uint32_t N = sizeof f / sizeof f[0];
+    const float* from[N];
+    TB_UNROLL
+    for (uint32_t i = 0; i < N; ++i) {
+      from[i] = sums + (((parts[i] & (ring - 1)) * 2 + half) * R + r) * stride + row;
+      f[i] = 0;
     }
-    TB_NO_UNROLL
-    for (; left; --left, from += kTile) f += *from;
-    return p.squares ? f * factors[r] : f;
+    uint32_t left = 2 * per_team;
+    const auto add = [&](auto batch) {
+      constexpr uint32_t kBatch = decltype(batch)::value;
+      TB_NO_UNROLL
+      for (; left >= kBatch; left -= kBatch) {
+        float s[N][kBatch];
+        TB_UNROLL
+        for (uint32_t k = 0; k < kBatch; ++k)
+          TB_UNROLL
+          for (uint32_t i = 0; i < N; ++i) s[i][k] = from[i][k * kTile];
+        TB_UNROLL
+        for (uint32_t k = 0; k < kBatch; ++k)
+          TB_UNROLL
+          for (uint32_t i = 0; i < N; ++i) f[i] += s[i][k];
+        TB_UNROLL
+        for (uint32_t i = 0; i < N; ++i) from[i] += kBatch * kTile;
+      }
+    };
+    add(Number<kWideEnds<R> ? 16 / N : 8>{});
+    add(Number<kWideEnds<R> ? 2 : 1>{});
+    if (p.squares) {
+      TB_UNROLL
+      for (uint32_t i = 0; i < N; ++i) f[i] *= factors[r];
+    }
   };
   // A job is one row of one part that this round completed, dealt over the waves, each round from where the last one ended.
   const auto early_at = [&](uint32_t part, uint32_t r) { return early_of(p, place_of(p, unit_of(part), 0), first_row + r); };
@@ -292,11 +320,17 @@ TB_DEVICE void matvec(const Product& p, BlockShare share, uint32_t first_row, ui
         TB_UNROLL
         for (uint32_t r = 0; r < R; ++r) acc[0][r] = acc[1][r] = 0;
       }
-      const Words4 now[2] = {words[k][0], words[k][1]};
       const float d[2] = {half_to_float(weight_scale[k][0]), half_to_float(weight_scale[k][1])};
-      load(k);
       float inner[2][R];
-      group_inner<R, 2>(now, shared + group * kSharedGroupBytes, n_groups * kSharedGroupBytes, inner);
+      const uint8_t* const bytes = shared + group * kSharedGroupBytes;
+      if constexpr (kHeld == 1 || !kWideEnds<R>) {
+        const Words4 now[2] = {words[k][0], words[k][1]};
+        load(k);
+        group_inner<R, 2>(now, bytes, n_groups * kSharedGroupBytes, inner);
+      } else {  // others are on their way: words beside those in work would only cost registers, and moves between them
+        group_inner<R, 2>(words[k], bytes, n_groups * kSharedGroupBytes, inner);
+        load(k);
+      }
       TB_UNROLL
       for (uint32_t r = 0; r < R; ++r) {
         TB_UNROLL
@@ -317,8 +351,8 @@ TB_DEVICE void matvec(const Product& p, BlockShare share, uint32_t first_row, ui
       }
     }
     if (p.squares && base == 0)
-      for (uint32_t r = wave(); r < R; r += n_waves) {
-        if (r != wave()) squares = io.squares(p, first_row + r, n_live, n_tiles);
+      for (uint32_t r = factor_row; r < R; r += n_waves) {
+        if (r != factor_row) squares = io.squares(p, first_row + r, n_live, n_tiles);
         const float factor = q8_factor(squares, n_tiles, p.eps);
         if (lane() == 0) factors[r] = factor;
       }
@@ -331,18 +365,27 @@ TB_DEVICE void matvec(const Product& p, BlockShare share, uint32_t first_row, ui
       const uint32_t of = first_done + job / R, r = job % R;
       if (first_row + r >= p.max_rows) continue;
       float* const gate = gates + ((of / 2 & 1) * R + r) * kUnit + lane();
-      float y, up = 0;
-      if (!gated) {
-        y = total(of, r);
-      } else if ((of & 1) == 0) {
-        if (of + 1 == done) *gate = total(of, r);
-        continue;
+      float y[1], up = 0;
+      if (kWideEnds<R> && gated && (of & 1) != 0 && of != first_done) {
+        float both[2];
+        totals(both, {of - 1, of}, r);
+        y[0] = both[0];
+        up = both[1];
       } else {
-        y = of == first_done ? *gate : total(of - 1, r);
-        up = total(of, r);
+        if (gated && (of & 1) == 0 && of + 1 != done) continue;  // its up will do both
+        totals(y, {of, of}, r);
+        if (gated && (of & 1) == 0) {
+          *gate = y[0];
+          continue;
+        }
+        if (gated) {
+          up = y[0];
+          if (!kWideEnds<R> && of != first_done) totals(y, {of - 1, of - 1}, r);
+          else y[0] = *gate;
+        }
       }
       if (job != turn) early = early_at(of, r);
-      finish(p, place_of(p, unit_of(of), 0), first_row + r, y, up, early, io);
+      finish(p, place_of(p, unit_of(of), 0), first_row + r, y[0], up, early, io);
     }
     turn = job - n_jobs;
   }

@@ -112,6 +112,13 @@ constexpr uint32_t kSumRounds = 2;
 TURBO_GPU_BOTH constexpr uint32_t team_waves(uint32_t n_groups) { return (segments_of(n_groups) + 1) / 2; }
 TURBO_GPU_BOTH constexpr uint32_t most_teams(uint32_t n_groups) { return team_waves(n_groups) > kSegments / 4 ? 1 : 2; }
 constexpr uint32_t kMatvecThreads = kSegments / 2 * 32;
+/// Waves of a block beyond its teams': they make the factors of a norm while the others multiply. The block's waves tell the
+/// number of its teams, so they are fewer than a team's. Blocks of which two fit a compute unit stay as small as they are: so
+/// the next product's begin while this one's run.
+TURBO_GPU_BOTH constexpr uint32_t spare_waves(uint32_t rows, uint32_t n_groups, uint32_t teams) {
+  const uint32_t waves = teams * team_waves(n_groups), room = kMatvecThreads / 32 - waves;
+  return rows < team_waves(n_groups) && 2 * waves > kMatvecThreads / 32 ? (rows < room ? rows : room) : 0;
+}
 /// What a block works out of a product's sizes, with divisions that a kernel had better not do.
 struct MatvecShape {
   uint32_t length, per_team;          // groups of a segment; waves of a team
