@@ -39,7 +39,7 @@ struct Profile {
     std::string device = "auto";       // number or part of the name; of tiers that use a device
     bool graphs = true;                // a device's steps are replayed as recorded graphs
     bool fuse = true;                  // formats and codecs do several operations in one call
-    bool step_kernel = true;           // the layers of a step in one launch, where a device has a kernel for it
+    bool step_kernel = false;          // the layers of a step in one launch, where a device has a kernel for it
   } compute;
 
   std::vector<std::string> tiers{"hip", "generic", "cpu"};  // best first; exactly {*require} when require is set

@@ -18,7 +18,7 @@ const turbo_device_provider kProvider = {sizeof(turbo_device_provider), 0, &prov
 }  // namespace
 
 Pack::Pack(const Host& host)
-    : host_(host), graphs_(host.option("graphs", true)), fuse_(host.option("fuse", true)), step_kernel_(host.option("step_kernel", true)),
+    : host_(host), graphs_(host.option("graphs", true)), fuse_(host.option("fuse", true)), step_kernel_(host.option("step_kernel", false)),
       threads_(static_cast<uint32_t>(std::clamp<int64_t>(host.option("threads", int64_t{1}), 1, kMostThreads))),
       components_(host.service<turbo_host_registry>(TURBO_HOST_REGISTRY_DRAFT)) {
   device_ = hip::open_device(host);

@@ -91,6 +91,7 @@ TEST(StepKernel, ATrialThatIsNoneIsRefused) {
     profile::Profile profile;
     profile.model.path = std::string(TURBO_SOURCE) + "/models/turbo-mini-q1.gguf";
     on_hip("", "f16").tune(profile);
+    profile.compute.step_kernel = true;
     const auto runtime = Runtime::load(profile);
     ASSERT_FALSE(runtime) << trial;
     EXPECT_NE(runtime.status().message().find("TURBO_HIP_STEP_TRIAL"), std::string::npos) << runtime.status().message();
