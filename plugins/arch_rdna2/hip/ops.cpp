@@ -25,10 +25,10 @@ turbo_kernel* Kernels::find(const char* name) const {
   return kernel;
 }
 
-void Kernels::launch_raw(turbo_kernel* kernel, const void* args, uint32_t bytes, uint64_t grid_x, uint64_t grid_y, uint64_t grid_z, uint32_t threads) const {
+void Kernels::launch_raw(turbo_kernel* kernel, const void* args, uint32_t bytes, uint64_t grid_x, uint64_t grid_y, uint64_t grid_z, uint32_t threads, bool whole) const {
   if (grid_x > INT32_MAX || grid_y > 65535 || grid_z > 65535)
     throw Failure(TURBO_RESOURCE_EXHAUSTED, "a launch of " + std::to_string(grid_x) + " x " + std::to_string(grid_y) + " x " + std::to_string(grid_z) + " blocks");
-  const turbo_launch launch{sizeof(turbo_launch), static_cast<uint32_t>(grid_x), static_cast<uint32_t>(grid_y), static_cast<uint32_t>(grid_z), threads, 0, args, bytes, 0, 1, 0};
+  const turbo_launch launch{sizeof(turbo_launch), static_cast<uint32_t>(grid_x), static_cast<uint32_t>(grid_y), static_cast<uint32_t>(grid_z), threads, 0, args, bytes, 0, 1, whole ? 1u : 0u};
   checked("", [&](turbo_error* error) { return device_.launch(device_.ctx, device_.stream, kernel, &launch, error); });
 }
 
@@ -40,7 +40,8 @@ void Ops::norm(const NormArgs& args, uint32_t max_rows) const { launch(norm_, ar
 void Ops::rope(const RopeArgs& args, uint32_t max_rows) const { launch(rope_, args, blocks(args.n_heads, kWaves), max_rows); }
 void Ops::element(const ElementArgs& args, uint32_t max_rows) const { launch(element_, args, blocks(args.width, kThreads), max_rows); }
 void Ops::top_k(const TopKArgs& args, uint32_t max_rows) const { launch(top_k_, args, max_rows); }
-void Ops::table(const TableArgs& args) const { launch(table_, args, kTableBlocks); }
+// Kernels read the table before they wait for those ahead of them.
+void Ops::table(const TableArgs& args) const { launch(table_, args, kTableBlocks, 1, 1, kThreads, true); }
 void Ops::softmax(const WindowArgs& args, uint32_t max_rows) const { launch(softmax_, args, args.n_heads, args.n_chunks, max_rows, 128); }
 void Ops::merge(const WindowArgs& args, uint32_t max_rows) const { launch(merge_, args, args.n_heads, max_rows, 1, 128); }
 

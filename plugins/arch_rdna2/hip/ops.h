@@ -32,12 +32,12 @@ class Kernels {
  protected:
   turbo_kernel* find(const char* name) const;
   template <typename Args>
-  void launch(turbo_kernel* kernel, const Args& args, uint64_t grid_x, uint64_t grid_y = 1, uint64_t grid_z = 1, uint32_t threads = kThreads) const {
-    launch_raw(kernel, &args, sizeof args, grid_x, grid_y, grid_z, threads);
+  void launch(turbo_kernel* kernel, const Args& args, uint64_t grid_x, uint64_t grid_y = 1, uint64_t grid_z = 1, uint32_t threads = kThreads, bool whole = false) const {
+    launch_raw(kernel, &args, sizeof args, grid_x, grid_y, grid_z, threads, whole);
   }
 
  private:
-  void launch_raw(turbo_kernel* kernel, const void* args, uint32_t bytes, uint64_t grid_x, uint64_t grid_y, uint64_t grid_z, uint32_t threads) const;
+  void launch_raw(turbo_kernel* kernel, const void* args, uint32_t bytes, uint64_t grid_x, uint64_t grid_y, uint64_t grid_z, uint32_t threads, bool whole) const;
 
   const turbo_device& device_;
   turbo_module* module_ = nullptr;

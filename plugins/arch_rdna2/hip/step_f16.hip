@@ -6,5 +6,5 @@
 namespace {
 using F16 = turbo::gpu::RowCodec<turbo::gpu::HalfElement>;
 }
+TB_STEP_KERNEL(step_f16_1_16_1, 1, F16, F16, 16, 1)
 TB_STEP_KERNEL(step_f16_1_16_2, 1, F16, F16, 16, 2)
-TB_STEP_KERNEL(step_f16_1_16_4, 1, F16, F16, 16, 4)

@@ -32,9 +32,9 @@ constexpr uint32_t kThreads = turbo::gpu::kAttendThreads;
 using Kernel = void (*)(const AttendArgs);
 
 static Kernel kernel_of(const Step& s) {
-  if (s.codec == "f16") return s.queries == 2 ? attend_f16_16_2 : s.queries == 4 ? attend_f16_16_4 : attend_f16_16_8;
-  if (s.codec == "q4") return s.queries == 2 ? attend_q4_16_2 : s.queries == 4 ? attend_q4_16_4 : attend_q4_16_8;
-  return s.queries == 2 ? attend_rotated4_16_2 : s.queries == 4 ? attend_rotated4_16_4 : attend_rotated4_16_8;
+  if (s.codec == "f16") return s.queries == 1 ? attend_f16_16_1 : s.queries == 2 ? attend_f16_16_2 : s.queries == 4 ? attend_f16_16_4 : attend_f16_16_8;
+  if (s.codec == "q4") return s.queries == 1 ? attend_q4_16_1 : s.queries == 2 ? attend_q4_16_2 : s.queries == 4 ? attend_q4_16_4 : attend_q4_16_8;
+  return s.queries == 1 ? attend_rotated4_16_1 : s.queries == 2 ? attend_rotated4_16_2 : s.queries == 4 ? attend_rotated4_16_4 : attend_rotated4_16_8;
 }
 
 struct OnDevice {
@@ -70,7 +70,7 @@ static void launch(const Step& s, const AttendArgs& g, cudaStream_t stream) {
   early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   early.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config{};
-  config.gridDim = dim3(s.kv_heads * g.head_tiles, g.loop ? 1 : s.chunk_blocks(132), s.rows);
+  config.gridDim = dim3(s.kv_heads * g.head_tiles, g.loop ? 1 : s.chunk_blocks(), s.rows);
   config.blockDim = dim3(kThreads);
   config.stream = stream;
   config.attrs = &early;

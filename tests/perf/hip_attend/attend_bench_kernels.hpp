@@ -14,6 +14,7 @@ using Rotated4Keys = turbo::gpu::RotatedKeys<4>;
 using Rotated4Values = turbo::gpu::RotatedValues<4>;
 }  // namespace
 #define BENCH_KERNELS(codec, K, V) \
+  TB_ATTEND_ONE(codec, K, V, 16, 1) \
   TB_ATTEND_ONE(codec, K, V, 16, 2) \
   TB_ATTEND_ONE(codec, K, V, 16, 4) \
   TB_ATTEND_ONE(codec, K, V, 16, 8)

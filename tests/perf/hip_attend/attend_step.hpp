@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -16,7 +17,7 @@ namespace attend_bench {
 
 using turbo::gpu::AttendArgs;
 using turbo::gpu::KvSide;
-constexpr uint32_t kDim = 128;
+constexpr uint32_t kDim = 128, kUnits = 132;
 
 struct Step {
   std::string codec;  // f16, q4, rotated4
@@ -50,7 +51,7 @@ struct Step {
     const uint32_t keys = depth + rows;
     blocks = (keys + 63) / 64;
     max_chunks = (keys + 255) / 256;
-    queries = group * rows <= 2 ? 2 : group * rows <= 4 ? 4 : 8;
+    for (queries = first_queries(); queries < 8 && queries < group * rows && tiles() * max_chunks > 2 * kUnits * (max_chunks > 1 ? 2 : 1);) queries *= 2;
     for (uint32_t s : {0u, 1u}) describe(s);
     stride = side[0].head_bytes * kv_heads;
     open_stride = side[0].open_head_bytes * kv_heads;
@@ -103,11 +104,15 @@ struct Step {
     s.level8_unit = book.level8_unit;
   }
 
-  /// Blocks that share the chunks of a tile, as the host half of the codecs chooses for a device of so many units.
-  uint32_t chunk_blocks(uint32_t units) const {
+  /// Blocks that share the chunks of a tile, and above the width of tiles, as the host half of the codecs chooses for a device of kUnits units.
+  uint32_t chunk_blocks() const { return std::min(max_chunks, std::max(1u, 2 * kUnits / tiles())); }
+  static uint32_t first_queries() {
+    const char* const wanted = std::getenv("ATTEND_QUERIES");
+    return wanted ? static_cast<uint32_t>(std::atoi(wanted)) : 1;
+  }
+  uint32_t tiles() const {
     const uint32_t tile_heads = std::min(group, queries), tile_rows = queries / tile_heads;
-    const uint32_t tiles = kv_heads * ((group + tile_heads - 1) / tile_heads) * ((rows + tile_rows - 1) / tile_rows);
-    return std::min(max_chunks, std::max(1u, 2 * units / tiles));
+    return kv_heads * ((group + tile_heads - 1) / tile_heads) * ((rows + tile_rows - 1) / tile_rows);
   }
   uint64_t bytes_read() const { return 2 * (stride * (depth / 64)); }
   uint64_t partial_floats() const { return uint64_t{rows} * kv_heads * group * max_chunks * (kDim + 4); }

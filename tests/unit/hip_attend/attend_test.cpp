@@ -33,6 +33,30 @@ TEST_F(HipAttend, EveryNumberOfRows) {
   }
 }
 
+// One row's bits: appended on the way or before, tiles of every width, a chunk a block or all of them in turn, heads of every
+// width. Up to 128 keys are dealt over all waves, more are not.
+TEST_F(HipAttend, OneRowIsTheSameInEveryForm) {
+  for (const char* name : {"f16", "q8"})
+    for (const uint32_t d : {48u, 128u, 256u})
+      for (const uint32_t n : {1u, 16u, 64u, 65u, 127u, 128u, 129u, 256u, 257u, 330u, 600u}) {
+        DeviceCodec codec(device, name);
+        StepUnderTest step(codec, codec, {d, 1, 2}, {chain(n - 1, 1), chain(700 - n, 1)}, 1, n);
+        turbo_device_attend a = step.args();
+        a.k_rows = step.rows[0].data();
+        a.v_rows = step.rows[1].data();
+        device.table.compute_units = 1000;
+        step.attend(a);
+        const std::vector<float> own = step.live();
+        step.append();
+        for (const uint32_t units : {1000u, 1u}) {
+          device.table.compute_units = units;
+          step.attend(step.args());
+          EXPECT_EQ(std::memcmp(step.out.data(), own.data(), own.size() * 4), 0) << name << ", " << d << " elements, " << n << " keys, units " << units;
+        }
+      }
+  device.table.compute_units = 2;
+}
+
 // Runs of rows are longer than what a wave looks at together, and begin anywhere.
 TEST_F(HipAttend, LongRunsBehindOthers) {
   DeviceCodec codec(device, "f16");

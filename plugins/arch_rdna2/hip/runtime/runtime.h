@@ -19,6 +19,7 @@
 // What backends derive theirs from; the opaque types of the ABI as one Runtime hands them out.
 struct turbo_stream {
   bool busy = false;               // was given something since it was last waited for
+  bool whole = false;              // the kernel it was given last shall end before another is started
 };
 struct turbo_module {};
 struct turbo_kernel {

@@ -282,7 +282,9 @@ class CudaRuntime final : public Runtime {
   void do_launch(turbo_stream* stream, turbo_kernel* kernel, const turbo_launch& launch) override {
     bind();
     void* arguments[] = {const_cast<void*>(launch.arguments)};
-    if (launch.waits && early_) {
+    const bool early = launch.waits && early_ && !stream->whole;
+    stream->whole = launch.whole != 0;
+    if (early) {
       LaunchAttribute attribute{};
       attribute.id = kLaunchProgrammatic;
       attribute.value.allowed = 1;

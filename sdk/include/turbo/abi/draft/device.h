@@ -42,7 +42,7 @@ typedef struct turbo_launch {
   uint32_t resident;               /* 1: all blocks must run at once; refused when they cannot */
   uint32_t waits;                  /* 1: the kernel itself waits for those before it (every TB_KERNEL of device.hpp does),
                                     * so it may be started early where the device can */
-  uint32_t reserved;
+  uint32_t whole;                  /* 1: no kernel after it on its stream is started before it has ended */
 } turbo_launch;
 
 #define TURBO_COPY_TO_DEVICE 0u

@@ -36,17 +36,22 @@
 /// Two blocks of a kernel fit a unit.
 #if defined(TB_NVIDIA)
 #define TB_ATTEND_KERNEL(name, Args) TB_WAITING_KERNEL(name, Args, __launch_bounds__(turbo::gpu::kAttendThreads, 2))
+/// One that waits by itself, when it needs its rows. With tiles of one query, which few blocks take, it fits beside a block of
+/// eight or nine waves of the product before it.
+#define TB_ATTEND_KERNEL_EARLY(name, Args, NQ) \
+  extern "C" __global__ void __maxnreg__((NQ) == 1 ? 112 : 128) name(const __grid_constant__ Args args)
 #else
 #define TB_ATTEND_KERNEL(name, Args) TB_KERNEL(name, Args, turbo::gpu::kAttendThreads)
+#define TB_ATTEND_KERNEL_EARLY(name, Args, NQ) TB_ATTEND_KERNEL(name, Args)
 #endif
 
 namespace turbo::gpu {
 
 template <class K, class V, uint32_t L, uint32_t NQ>
 struct AttendShared {
-  static constexpr uint32_t D = 8 * L;
+  static constexpr uint32_t D = 8 * L, kParts = NQ < kSplitWaves ? kSplitWaves : NQ;  // so that every wave has a spare
   alignas(16) float query[NQ][D];
-  alignas(16) float parts[kChunkSplits][NQ][D];
+  alignas(16) float parts[kChunkSplits][kParts][D];
   alignas(16) float s[kChunkSplits][kSplit * NQ];
   alignas(16) float scratch[kAttendWaves][D];
   alignas(16) float most[NQ][kAttendWaves];
@@ -58,13 +63,13 @@ struct AttendShared {
   uint32_t limit[kAttendWaves][kWave];
   // Kept here between phases, so that they take no registers of those that hold keys and values.
   Tile tile;
-  Straight at[kAttendWaves];
+  Straight at[kAttendWaves + 1];  // the last has no keys
+  bool is_short;                  // see wave_keys_of_short
   TileQueries<NQ> queries;
   uint32_t forms[NQ];
   uint32_t arrived;
   /// Memory of D floats of a wave, as long as there are no parts.
   TB_DEVICE float* spare(uint32_t of_wave) {
-    static_assert(NQ * kChunkSplits >= kAttendWaves);
     return &parts[0][0][0] + of_wave * D;
   }
 };
@@ -79,6 +84,13 @@ struct HeldKeys {
   uint32_t from, end;
   bool open;
 };
+/// Whether a wave asks for no more keys at a time than a short chunk gives it, so for none beyond the block.
+template <class K, uint32_t L, uint32_t NQ>
+constexpr bool kDealsShort = [] {
+  using Keys = typename K::template Keys<L, kKeyRegisters<L, NQ>>;
+  if constexpr (requires { Keys::kHeld; }) return Keys::kHeld * Keys::kGroups <= kShortKeys;
+  else return false;
+}();
 template <class V, uint32_t L, uint32_t NQ>
 struct HeldValues {
   using Values = typename V::template Values<L>;
@@ -89,10 +101,10 @@ struct HeldValues {
 /// Ask for the wave's keys, or most of them: those of the last form. Registers are written in any case, so that they are
 /// free before.
 template <class K, uint32_t L, uint32_t NQ>
-TB_DEVICE void request_keys(const AttendArgs& given, const Tile& tile, const Straight& at, HeldKeys<K, L, NQ>& held) {
+TB_DEVICE void request_keys(const AttendArgs& given, const Tile& tile, const WaveKeys& own, const Straight& at, HeldKeys<K, L, NQ>& held) {
   const AttendArgs& args = again(given);
-  const uint32_t begin = wave_part() * kPartKeys, open_end = K::kForms == 2 ? at.open_end[0] : 0;
-  held.end = min_of(begin + kPartKeys, at.n);
+  const uint32_t begin = own.begin, open_end = K::kForms == 2 ? at.open_end[0] : 0;
+  held.end = min_of(begin + own.n, at.n);
   held.open = K::kForms == 2 && open_end >= held.end;
   held.from = !held.open && open_end > begin ? open_end : begin;
   if (at.is && begin < held.end)
@@ -100,18 +112,19 @@ TB_DEVICE void request_keys(const AttendArgs& given, const Tile& tile, const Str
   else held.keys = {};
 }
 
-/// Scores of this wave's keys to s. By every wave.
+/// Scores of this wave's keys, of a split of the chunk that begins at first_split, to s. By every wave.
 template <class K, uint32_t L, uint32_t NQ, class Shared>
-TB_DEVICE void score_keys(const AttendArgs& given, const Tile& tile, Shared& sh, uint32_t split, const Straight& at, HeldKeys<K, L, NQ>& held) {
+TB_DEVICE void score_keys(const AttendArgs& given, const Tile& tile, Shared& sh, uint32_t first_split, const WaveKeys& own, const Straight& at,
+                          HeldKeys<K, L, NQ>& held) {
   const AttendArgs& args = again(given);
-  float* const s = sh.s[wave_split()];
-  const uint32_t d = args.a.k.head_dim, begin = wave_part() * kPartKeys, first = split * kSplit;
+  float* const s = sh.s[own.split];
+  const uint32_t d = args.a.k.head_dim, begin = own.begin, split = first_split + own.split, first = split * kSplit;
   uint32_t* const limit = sh.limit[wave()];
   if (at.is) {
     if (!at.whole) {
-      const uint32_t own = lane() < NQ ? sh.queries.n_keys[lane()] : 0;
-      limit[lane()] = own > first ? own - first : 0;
-      if (begin + lane() >= at.n) {
+      const uint32_t seen = lane() < NQ ? sh.queries.n_keys[lane()] : 0;
+      limit[lane()] = seen > first ? seen - first : 0;
+      if (lane() < own.n && begin + lane() >= at.n) {
         TB_UNROLL
         for (uint32_t q = 0; q < NQ; ++q) s[(begin + lane()) * NQ + q] = kNoScore;
       }
@@ -127,9 +140,9 @@ TB_DEVICE void score_keys(const AttendArgs& given, const Tile& tile, Shared& sh,
       }
     }
   } else {
-    for (uint32_t i = lane(); i < kPartKeys * NQ; i += kWave) s[begin * NQ + i] = kNoScore;
+    for (uint32_t i = lane(); i < own.n * NQ; i += kWave) s[begin * NQ + i] = kNoScore;
     sync_wave();
-    walk_rows<K::kForms, NQ>(args, tile, sh.queries, args.a.k, args.k, split, kOpenForm | kPackedForm, begin, begin + kPartKeys, sh.list[wave()],
+    walk_rows<K::kForms, NQ>(args, tile, sh.queries, args.a.k, args.k, split, kOpenForm | kPackedForm, begin, begin + own.n, sh.list[wave()],
                              limit, [&](const Places<false>& places, bool open, uint32_t from, uint32_t end) {
                                typename K::template Keys<L, kFewRegisters<L>> keys;
                                K::template request<L, false>(args.k, places, open, d, begin, keys);
@@ -148,9 +161,17 @@ TB_DEVICE float largest_score(const Shared& sh, uint32_t q) {
 }
 
 /// Scores of the chunk to weights. By every wave; contains a barrier, and another follows.
-template <uint32_t NQ, class Shared>
-TB_DEVICE void weigh(Shared& sh) {
-  float* const s = sh.s[wave_split()] + (wave_part() * kPartKeys + lane()) * NQ;
+template <uint32_t NQ, bool kDeals, class Shared>
+TB_DEVICE void weigh(Shared& sh, bool is_short) {
+  float* s = sh.s[wave_split()] + (wave_part() * kPartKeys + lane()) * NQ;
+  bool has = true;
+  if constexpr (kDeals) {
+    if (is_short) {
+      const WaveKeys keys = wave_keys_of_short();
+      has = lane() < keys.n;
+      s = sh.s[keys.split] + (keys.begin + (has ? lane() : 0)) * NQ;
+    }
+  }
   float own[NQ], v[NQ];
   TB_UNROLL
   for (uint32_t q = 0; q < NQ; ++q) v[q] = own[q] = s[q];
@@ -158,14 +179,22 @@ TB_DEVICE void weigh(Shared& sh) {
   sh.most[reduced_index<16, 1, NQ>()][wave()] = v[0];
   sync_attend();
   TB_UNROLL
-  for (uint32_t q = 0; q < NQ; ++q) s[q] = exp_of(own[q] - largest_score(sh, q));
+  for (uint32_t q = 0; q < NQ; ++q) {
+    const float weight = exp_of(own[q] - largest_score(sh, q));
+    if (has) s[q] = weight;
+  }
 }
 /// Sums of the wave's split, either wave for half of the queries.
 template <uint32_t NQ, class Shared>
-TB_DEVICE void sum_weights(Shared& sh) {
-  constexpr uint32_t N = NQ / kSplitWaves;
+TB_DEVICE void sum_weights(Shared& sh, bool is_short) {
+  constexpr uint32_t N = NQ < kSplitWaves ? 1 : NQ / kSplitWaves;
   const float* const s = sh.s[wave_split()];
   const uint32_t first = wave_part() * N;
+  if (first >= NQ) return;
+  if (is_short && beyond_short()) {
+    if (lane() < N) sh.sum[first + lane()][wave_split()] = 0.0f;
+    return;
+  }
   float v[N];
   TB_UNROLL
   for (uint32_t q = 0; q < N; ++q) v[q] = s[lane() * NQ + first + q] + s[(lane() + kWave) * NQ + first + q];
@@ -194,18 +223,22 @@ TB_DEVICE void request_first(const AttendArgs& given, const Tile& tile, const St
   request_batches<V, L, NQ>(args, at.places(args.a.v, args.v, tile.kv_head, open, nullptr), open, at.is ? at.n : 0, held);
 }
 
-/// In a step kernel: values of the wave's keys on their way into the far cache, long before they are asked for; those of a step
-/// before this one have been driven out by weights. Kernels of their own lose by it.
-template <class V>
-TB_DEVICE void prefetch_values(const AttendArgs& args, const Tile& tile, const Straight& at) {
-#if defined(TB_NVIDIA) && defined(TB_STEP)
+/// Before the block's rows are there: values of the wave's keys, and its keys beyond the first kAsked, on their way into the far
+/// cache. What a step before this one read has been driven out by weights.
+template <class K, class V, uint32_t kAsked>
+TB_DEVICE void prefetch_split(const AttendArgs& args, const Tile& tile, const WaveKeys& own, const Straight& at) {
+#if defined(TB_NVIDIA)
   constexpr uint32_t kLine = 128;
-  if (!at.is || V::kForms != 1) return;
-  const uint32_t begin = wave_part() * kPartKeys, n = at.n > begin ? min_of(at.n - begin, kPartKeys) : 0;
-  const uint8_t* const first = at.places(args.a.v, args.v, tile.kv_head, false, nullptr).head(0) + uint64_t{begin} * args.v.pitch;
-  for (uint32_t i = lane() * kLine; i < n * args.v.pitch; i += kWave * kLine) prefetch_far(first + i);
+  if (!at.is || K::kForms != 1) return;
+  const uint32_t begin = own.begin, n = at.n > begin ? min_of(at.n - begin, own.n) : 0;
+  const auto rows = [&](const turbo_device_kv& kv, const KvSide& side, uint32_t from) {
+    const uint8_t* const first = at.places(kv, side, tile.kv_head, false, nullptr).head(0) + uint64_t{begin + from} * side.pitch;
+    for (uint32_t i = lane() * kLine; i < (n > from ? n - from : 0) * side.pitch; i += kWave * kLine) prefetch_far(first + i);
+  };
+  rows(args.a.v, args.v, 0);
+  if (kAsked < kPartKeys) rows(args.a.k, args.k, kAsked);
 #else
-  (void)args, (void)tile, (void)at;
+  (void)args, (void)tile, (void)own, (void)at;
 #endif
 }
 
@@ -355,6 +388,9 @@ TB_DEVICE void attend_tile(const AttendArgs& given, TilePlace place, AttendShare
   const turbo_device_table& t = a.table;
   const uint32_t d = a.k.head_dim;
 
+  // What a kernel of the same step writes is read after this: rows, and keys that others append. Tables and the keys of
+  // earlier steps are there from the start.
+  if (!a.k_rows) from.wait();
   const uint32_t kv_head = kv_head_of(args, place.head);
   Heads<K, V, L, NQ, Shared, Rows> heads{args, sh, from, place.row, kv_head, place.head - kv_head * args.head_tiles, {}};
   StepRows rows;
@@ -366,10 +402,10 @@ TB_DEVICE void attend_tile(const AttendArgs& given, TilePlace place, AttendShare
   }
   if (wave() < NQ || a.k_rows) heads.request(wave(), heads.guess(wave()));
   const Tile found = find_tile(args, place.row, place.head, K::kForms == 2);
-  if (!found.live) return;
+  if (!found.live) return from.wait();
   const uint32_t n_chunks = (found.most_keys + kChunk - 1) / kChunk;
   const uint32_t chunk_begin = place.chunk, chunk_step = place.n_chunks;
-  if (chunk_begin >= n_chunks) return;
+  if (chunk_begin >= n_chunks) return from.wait();
   if (a.k_rows)
     rows.in_chunk = ballot(lane() < min_of(live_rows(t), a.max_rows) && static_cast<uint32_t>(rows.seq) == found.seq &&
                            static_cast<uint32_t>(rows.position) / kChunk % chunk_step == chunk_begin);
@@ -378,21 +414,31 @@ TB_DEVICE void attend_tile(const AttendArgs& given, TilePlace place, AttendShare
 
   HeldKeys<K, L, NQ> keys;
   HeldValues<V, L, NQ> values;
-  const auto split_of = [&](const Tile& tile, uint32_t chunk) {
-    return straight_split<K::kForms>(again(given), tile, chunk * kChunkSplits + wave_split());
+  // Where a wave holds no more keys at a time than a short chunk gives it.
+  constexpr bool kDeals = kDealsShort<K, L, NQ>;
+  const auto keys_of_wave = [&](bool is_short) { return kDeals && is_short ? wave_keys_of_short() : wave_keys(); };
+  const auto split_of = [&](const Tile& tile, uint32_t chunk, uint32_t split) {
+    return straight_split<K::kForms>(again(given), tile, chunk * kChunkSplits + split);
   };
-  const auto begin_chunk = [&](const Tile& tile, const Straight& at) {
-    request_keys<K, L, NQ>(given, tile, at, keys);
+  const auto begin_chunk = [&](const Tile& tile, const WaveKeys& own, const Straight& at) {
+    request_keys<K, L, NQ>(given, tile, own, at, keys);
     sync_wave();  // no lane reads any more where the split before lay
     if (lane() == 0) sh.at[wave()] = at;
     sync_wave();
   };
+  const bool found_short = kDeals && found.most_keys <= kShortChunk;
   {
-    const Straight at = split_of(found, chunk_begin);
-    begin_chunk(found, at);
-    prefetch_values<V>(args, found, at);
+    const WaveKeys own = keys_of_wave(found_short);
+    const Straight at = split_of(found, chunk_begin, own.split);
+    begin_chunk(found, own, at);
+    if (a.k_rows && chunk_begin + chunk_step >= n_chunks) prefetch_split<K, V, kShortKeys>(args, found, own, at);
   }
-  if (wave() == kAttendWaves - 2 && lane() == 0) sh.tile = found;
+  if (wave() == kAttendWaves - 2 && lane() == 0) {
+    sh.tile = found;
+    sh.is_short = found_short;
+    sh.at[kAttendWaves] = {};
+    sh.at[kAttendWaves].is = true;
+  }
   fill_queries(args, found, sh.queries);
   K::load_tables(args.k, sh.key_tables);
   V::load_tables(args.v, sh.value_tables);
@@ -412,21 +458,24 @@ TB_DEVICE void attend_tile(const AttendArgs& given, TilePlace place, AttendShare
     const AttendArgs& args = again(given);
     const turbo_device_attend& a = args.a;
     const uint32_t d = a.v.head_dim;
-    const Straight& at = same_in_wave(sh.at[wave()]);
-    const uint32_t split = chunk * kChunkSplits + wave_split(), first = split * kSplit;
-    if (chunk == renewed && at.is && first + keys.end > tile.committed && wave_part() * kPartKeys < keys.end && (K::kForms == 1 || keys.open))
-      K::template renew<L>(args.k, at.places(a.k, args.k, tile.kv_head, keys.open, nullptr), d, wave_part() * kPartKeys,  // the step's own are there now
+    const bool is_short = kDeals && sh.is_short;
+    const WaveKeys own = keys_of_wave(is_short);
+    const Straight& at_keys = same_in_wave(sh.at[wave()]);
+    const uint32_t split = chunk * kChunkSplits + wave_split(), first = (chunk * kChunkSplits + own.split) * kSplit;
+    if (chunk == renewed && at_keys.is && first + keys.end > tile.committed && own.begin < keys.end && (K::kForms == 1 || keys.open))
+      K::template renew<L>(args.k, at_keys.places(a.k, args.k, tile.kv_head, keys.open, nullptr), d, own.begin,  // the step's own are there now
                            tile.committed > first ? tile.committed - first : 0, keys.keys);
     const bool more = chunk + chunk_step < n_chunks;
-    const Straight ahead = more ? split_of(tile, chunk + chunk_step) : Straight{};  // its block is known once its keys are asked for
-    score_keys<K, L, NQ>(args, tile, sh, split, at, keys);
+    const Straight ahead = more ? split_of(tile, chunk + chunk_step, wave_split()) : Straight{};  // its block is known once its keys are asked for
+    score_keys<K, L, NQ>(args, tile, sh, chunk * kChunkSplits, own, at_keys, keys);
+    const Straight& at = same_in_wave(sh.at[is_short && beyond_short() ? kAttendWaves : wave()]);
     request_first<V, L, NQ>(args, tile, at, values);
-    weigh<NQ>(sh);
+    weigh<NQ, kDeals>(sh, is_short);
     sync_attend();
-    sum_weights<NQ>(sh);
+    sum_weights<NQ>(sh, is_short);
     float here[N];
     chunk_values<V, L, NQ>(args, tile, sh, split, at, values, here, [&] {
-      if (more) begin_chunk(tile, ahead);
+      if (more) begin_chunk(tile, wave_keys(), ahead);
     });
     const AttendArgs& late = again(given);
     const bool alone = late.loop || n_chunks == 1;
@@ -489,6 +538,7 @@ template <class K, class V, uint32_t L, uint32_t NQ>
 TB_DEVICE void attend_body(const AttendArgs& args) {
   using Shared = AttendShared<K, V, L, NQ>;
   TB_SHARED(Shared, sh);
+  let_next_begin();
   attend_tile<K, V, L, NQ>(args, {block_x(), block_y(), block_z(), grid_x(), grid_y()}, sh, MemoryRows{});
 }
 

@@ -8,8 +8,27 @@
 namespace turbo::gpu {
 
 /// Where attention's rows come from and where its output goes: memory, as here, or mail (attend_mail.hpp).
+///   wait()                             until rows may be read and anything be written; row() waits too
+///   row<P>(args, side, row, head, x)   by a wave: a head of q (side 0), k or v; lane l holds element 32 p + l in x[p]
+///   kLate                              heads are read by row() alone; else request_head has asked for them
+///   output(args, row, head, d, e, x)   element e of a head; a wave holds a tile and comes here together
 struct MemoryRows {
-  static constexpr bool kMail = false;
+#if defined(TB_AMD)  // the kernel begins when rows are there
+  static constexpr bool kLate = false;
+#else
+  static constexpr bool kLate = true;
+#endif
+  TB_DEVICE void wait() const { wait_for_previous(); }
+  template <uint32_t P>
+  TB_DEVICE void row(const AttendArgs& args, uint32_t side, uint32_t row, uint32_t head, float (&x)[P]) const {
+    const turbo_device_attend& a = args.a;
+    const uint32_t d = a.k.head_dim;
+    wait();
+    const float* const rows = side == 0 ? a.q : side == 1 ? a.k_rows : a.v_rows;
+    const float* const from = rows + uint64_t{row} * (side == 0 ? a.q_stride : side == 1 ? a.k_stride : a.v_stride) + uint64_t{head} * d;
+    TB_UNROLL
+    for (uint32_t p = 0; p < P; ++p) x[p] = from[min_of(p * kWave + lane(), d - 1)];
+  }
   TB_DEVICE void output(const AttendArgs& args, uint32_t row, uint32_t head, uint32_t d, uint32_t e, float x) const { write_output(args, row, head, d, e, x); }
 };
 
@@ -121,7 +140,7 @@ struct Heads {
     const uint64_t column = uint64_t{query ? head_of_query(args, kv_head, head_tile, item) : kv_head} * d;
     const float* const rows = query ? a.q : key ? a.k_rows : a.v_rows;
     const uint64_t stride = query ? a.q_stride : key ? a.k_stride : a.v_stride;
-    request_head<P, !Rows::kMail>(rows + row * stride + column, d, query ? a.q_norm : key ? a.k_norm : nullptr, query || key, a, head);
+    request_head<P, !Rows::kLate>(rows + row * stride + column, d, query ? a.q_norm : key ? a.k_norm : nullptr, query || key, a, head);
   }
   TB_DEVICE void take(const Tile& tile, const StepRows& rows) {
     const uint32_t n = NQ + 2 * static_cast<uint32_t>(__builtin_popcount(rows.in_chunk));
@@ -138,14 +157,15 @@ struct Heads {
       float* const to = query ? sh.query[item] : sh.scratch[wave()];
       uint8_t* const block = query ? nullptr : block_of_slot(tile, slot, key);  // its id is read meanwhile
       turn_head<P>(query || key, a, query ? of_tile : of_step, head);
-      if constexpr (Rows::kMail) {
+      if constexpr (Rows::kLate) {
         const uint32_t row = query ? min_of(first_row + row_of_query(args, item), tile.first_row + tile.n_rows - 1) : append_row;
-        from.template row<P>(query ? 0 : key ? 1 : 2, row, query ? head_of_query(args, kv_head, head_tile, item) : kv_head, d, head.x);
+        from.template row<P>(args, query ? 0 : key ? 1 : 2, row, query ? head_of_query(args, kv_head, head_tile, item) : kv_head, head.x);
       }
       finish_head<P>(head, d, query ? 8 * L : d, query ? a.q_norm != nullptr : key && a.k_norm, query || key, a, query ? of_tile : of_step, to);
       if (query) K::template prepare<L, NQ>(args.k, sh, item, d, head.x);
       else append(tile, block, slot, key, to);
     }
+    from.wait();
   }
   /// The row that an item most likely is, before the table is known.
   TB_DEVICE uint32_t guess(uint32_t item) const { return item < NQ ? 0 : min_of((item - NQ) / 2, given.a.max_rows - 1); }

@@ -5,11 +5,12 @@
 #include <turbo/kernel/gpu/attend.hpp>
 
 #define TB_ATTEND_ONE(codec, K, V, L, NQ) \
-  TB_ATTEND_KERNEL(attend_##codec##_##L##_##NQ, turbo::gpu::AttendArgs) { turbo::gpu::attend_body<K, V, L, NQ>(args); }
+  TB_ATTEND_KERNEL_EARLY(attend_##codec##_##L##_##NQ, turbo::gpu::AttendArgs, NQ) { turbo::gpu::attend_body<K, V, L, NQ>(args); }
 
 #define TB_ATTEND_KERNELS(codec, K, V)  \
   TB_ATTEND_ONE(codec, K, V, 8, 2)      \
   TB_ATTEND_ONE(codec, K, V, 8, 8)      \
+  TB_ATTEND_ONE(codec, K, V, 16, 1)     \
   TB_ATTEND_ONE(codec, K, V, 16, 2)     \
   TB_ATTEND_ONE(codec, K, V, 16, 4)     \
   TB_ATTEND_ONE(codec, K, V, 16, 8)     \

@@ -7,20 +7,20 @@
 namespace turbo::gpu {
 
 struct MailRows {
-  static constexpr bool kMail = true;
+  static constexpr bool kLate = true;
   const StageMail& mail;
   const Post& post;
   const bool keeps_floats, keeps_bytes;
   uint64_t* const moments;
 
-  /// By a wave: a head of q (side 0), k or v; lane l holds element 32 p + l in x[p].
+  TB_DEVICE void wait() const {}
   template <uint32_t P>
-  TB_DEVICE void row(uint32_t side, uint32_t row, uint32_t head, uint32_t d, float (&x)[P]) const {
+  TB_DEVICE void row(const AttendArgs& args, uint32_t side, uint32_t row, uint32_t head, float (&x)[P]) const {
+    const uint32_t d = args.a.k.head_dim;
     const uint8_t* const from = mail.floats[side] + uint64_t{row} * mail.float_stride[side] + uint64_t{head} * d * kMailFloat;
     await_floats<kFloatTag>(post, [&](uint32_t p) { return from + min_of(p * kWave + lane(), d - 1) * kMailFloat; }, x);
     if (moments && thread() == 0) moments[1] = clock_now();
   }
-  /// Element e of a head; a wave holds a tile and comes here together.
   TB_DEVICE void output(const AttendArgs& args, uint32_t row, uint32_t head, uint32_t d, uint32_t e, float x) const {
     const uint64_t column = uint64_t{head} * d + e;
     if (moments && thread() == 0) moments[2] = clock_now();

@@ -73,6 +73,20 @@ TB_DEVICE const T& same_in_wave(const T& from) { return from; }
 TB_DEVICE uint32_t wave_split() { return wave_number() / kSplitWaves; }
 TB_DEVICE uint32_t wave_part() { return wave_number() % kSplitWaves; }
 
+/// Keys of a chunk that a wave scores: [begin, begin + n) of a split.
+struct WaveKeys {
+  uint32_t split, begin, n;
+};
+TB_DEVICE WaveKeys wave_keys() { return {wave_split(), wave_part() * kPartKeys, kPartKeys}; }
+/// Of a chunk whose keys lie in its first two splits: half as many, so that all waves have some.
+constexpr uint32_t kShortChunk = kChunk / 2, kShortKeys = kPartKeys / 2;
+TB_DEVICE WaveKeys wave_keys_of_short() {
+  const uint32_t w = wave_number();
+  return {w / kSplitWaves % 2, (w / 4 * kSplitWaves + wave_part()) * kShortKeys, kShortKeys};
+}
+/// Whether this wave's split lies beyond such a chunk.
+TB_DEVICE bool beyond_short() { return wave_split() >= 2; }
+
 /// What a lane holds at a time: registers of keys, steps of values in one batch, batches, queries
 /// that a key is scored for. Few registers: for many queries, for keys
 /// that are taken row by row, and where the compiler spills.
@@ -85,7 +99,7 @@ constexpr uint32_t kValueSteps = 8;
 template <uint32_t NQ>
 constexpr uint32_t kValueBatches = 1;
 template <uint32_t NQ>
-constexpr uint32_t kQueriesAtOnce = NQ == 4 ? 4 : NQ == 8 ? 1 : 2;
+constexpr uint32_t kQueriesAtOnce = NQ == 4 ? 4 : NQ == 8 ? 1 : NQ;
 #else
 template <uint32_t L, uint32_t NQ>
 constexpr uint32_t kKeyRegisters = NQ <= 4 ? 32 : kFewRegisters<L>;

@@ -5,7 +5,7 @@
 //   TB_DEVICE                                a function of kernels, always inlined
 //   TB_KERNEL_EARLY(name, Args, THREADS, WAVES, BLOCKS)  a kernel that may begin before those enqueued ahead of it have ended: until
 //                                            it calls wait_for_previous() it reads nothing that a kernel of the same step
-//                                            writes, and writes nothing. An AMD SIMD shall hold WAVES waves of it, an
+//                                            writes, but for the step's table, and writes nothing. An AMD SIMD shall hold WAVES waves of it, an
 //                                            NVIDIA SM BLOCKS blocks, which bounds registers
 //   TB_SHARED(type, name)                    block-shared variable, type may be an array type: using T = float[32];
 //   TB_DYNAMIC_SHARED(type, name)            pointer to the launch's dynamic shared memory

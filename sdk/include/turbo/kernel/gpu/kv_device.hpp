@@ -119,7 +119,7 @@ class DeviceKvCodec : public Base, public DeviceClient<T> {
   }
 
  private:
-  static constexpr uint32_t kLanes[3] = {8, 16, 32}, kQueries[3] = {2, 4, 8};
+  static constexpr uint32_t kLanes[3] = {8, 16, 32}, kQueries[4] = {1, 2, 4, 8};
   static constexpr uint32_t kMixedQueries = 4, kMaxCounters = 1u << 16, kAttendThreads = 256, kRowThreads = 128, kBlocksPerUnit = 2;
 
   struct Known {
@@ -144,7 +144,7 @@ class DeviceKvCodec : public Base, public DeviceClient<T> {
   // Numbers of the kernels, by lanes and queries, by side; kNone where there is none.
   static constexpr uint32_t kNone = UINT32_MAX;
   struct Places {
-    uint32_t attend[3][3], scores[3], sums[3], append[2], move[2], pack = kNone;
+    uint32_t attend[3][4], scores[3], sums[3], append[2], move[2], pack = kNone;
 
     std::vector<std::string> names(const KvKernels& k) {
       std::vector<std::string> all;
@@ -154,7 +154,7 @@ class DeviceKvCodec : public Base, public DeviceClient<T> {
       };
       for (uint32_t l = 0; l < 3; ++l) {
         const std::string lanes = std::to_string(kLanes[l]);
-        for (uint32_t q = 0; q < 3; ++q) {
+        for (uint32_t q = 0; q < 4; ++q) {
           attend[l][q] = kNone;
           if (exists(k, l, q)) add(attend[l][q], std::string("attend_") + k.name + "_" + lanes + "_" + std::to_string(kQueries[q]));
         }
@@ -180,8 +180,9 @@ class DeviceKvCodec : public Base, public DeviceClient<T> {
   }
 
   static bool exists(const KvKernels& k, uint32_t l, uint32_t q) {
-    if (k.few) return l == 0 ? q == 2 : l == 1 ? q != 1 : q == 1;
-    return l == 0 ? q != 1 : l == 1 || q != 2;
+    const uint32_t queries = kQueries[q];
+    if (k.few) return queries == (l == 2 ? 4u : 8u) || (l == 1 && queries == 2);
+    return l == 0 ? queries == 2 || queries == 8 : l == 1 || queries == 2 || queries == 4;
   }
 
   // Throws Failure where the shape is not known; addresses are those of the device.
@@ -227,13 +228,15 @@ class DeviceKvCodec : public Base, public DeviceClient<T> {
     AttendArgs& g = plan.args;
     g.a = a;
     // The narrowest tiles whose blocks the device holds at once: they are done first. Wider ones read each key for more
-    // queries. Of several chunks a plan has up to twice as many as there are keys for.
-    const uint64_t most_blocks = uint64_t{kBlocksPerUnit} * units * (a.max_chunks > 1 ? 2 : 1);
-    for (uint32_t q = 0; q < 3; ++q) {
+    // queries. Of several chunks a plan has up to twice as many as there are keys for; tiles of one query, of which each reads
+    // its keys alone, only gain while there are few.
+    const uint64_t held = uint64_t{kBlocksPerUnit} * units;
+    const auto most_blocks = [&](uint32_t queries) { return a.max_chunks > 1 && queries > 1 ? 2 * held : held; };
+    for (uint32_t q = 0; q < 4; ++q) {
       if (!exists(k, plan.lanes_index, q)) continue;
       plan.queries_index = q;
       set_tiles(g, kQueries[q]);
-      if (kQueries[q] >= uint64_t{group} * rows || tiles_of(g) * a.max_chunks <= most_blocks) break;
+      if (kQueries[q] >= uint64_t{group} * rows || tiles_of(g) * a.max_chunks <= most_blocks(kQueries[q])) break;
     }
     g.partial_stride = d + 4;
     const uint32_t x = a.k.n_kv_heads * g.head_tiles;

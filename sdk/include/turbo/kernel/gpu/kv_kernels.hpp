@@ -69,11 +69,12 @@ TB_DEVICE void scores_body(const AttendArgs& given) {
     K::template prepare<L, NQ>(args.k, sh, q, d, held.x);
   }
   sync_block();
-  const uint32_t split = chunk * kChunkSplits + wave_split();
+  const WaveKeys own = wave_keys();
+  const uint32_t split = chunk * kChunkSplits + own.split;
   HeldKeys<K, L, NQ> keys;
   const Straight at = straight_split<K::kForms>(args, tile, split);
-  request_keys<K, L, NQ>(args, tile, at, keys);
-  score_keys<K, L, NQ>(args, tile, sh, split, at, keys);
+  request_keys<K, L, NQ>(args, tile, own, at, keys);
+  score_keys<K, L, NQ>(args, tile, sh, chunk * kChunkSplits, own, at, keys);
   for (uint32_t i = lane(); i < kPartKeys * NQ; i += kWave) {
     const uint32_t q = i / kPartKeys, key = wave_part() * kPartKeys + i % kPartKeys, position = split * kSplit + key;
     if (sh.queries.valid[q] && position < sh.queries.n_keys[q])
