@@ -51,7 +51,7 @@ struct Step {
     const uint32_t keys = depth + rows;
     blocks = (keys + 63) / 64;
     max_chunks = (keys + 255) / 256;
-    for (queries = first_queries(); queries < 8 && queries < group * rows && tiles() * max_chunks > 2 * kUnits * (max_chunks > 1 ? 2 : 1);) queries *= 2;
+    for (queries = first_queries(); queries < 8 && queries < group * rows && tiles() * max_chunks > 2 * kUnits * (max_chunks > 1 && queries > 1 ? 2 : 1);) queries *= 2;
     for (uint32_t s : {0u, 1u}) describe(s);
     stride = side[0].head_bytes * kv_heads;
     open_stride = side[0].open_head_bytes * kv_heads;
