@@ -84,18 +84,6 @@ TB_DEVICE Early early_of(const Product& p, UnitPlace at, uint32_t row) {
   return early;
 }
 
-/// y = product, then bias and fusion; `up` counts for gates only. By lane, of the unit's output o.
-TB_DEVICE float outcome_of(const Product& p, UnitPlace at, uint32_t o, float y, float up, Early early) {
-  const Matrix& matrix = p.matrix[at.matrix];
-  const bool there = o < matrix.rows;
-  if (matrix.bias) y += matrix.bias[there ? o : 0];
-  if (p.fuse == fuse_add) y = early.residual + y;
-  if (is_gated(p.fuse)) {
-    if (p.matrix[1].bias) up += p.matrix[1].bias[there ? o : 0];
-    y = p.fuse == fuse_silu ? silu_mul(y, up) : gelu_mul(y, up);
-  }
-  return y;
-}
 /// y = product, then bias and fusion, by lane of the unit's output o, which may be none; `up` counts for gates only.
 TB_DEVICE float outcome_of(const Product& p, const Matrix& matrix, uint32_t o, bool there, float y, float up, const Early& early) {
   if (matrix.bias) y += matrix.bias[there ? o : 0];
