@@ -167,6 +167,7 @@ static bool compare() {
   std::printf(good ? "all bits equal\n" : "BITS DIFFER\n");
   return good;
 }
+/// ATTEND_QUERIES=n in the environment: tiles of at least n queries, not the narrowest that the rule allows.
 /// Without arguments: compare, then measure everything. Else for each: "bits" compares, codec:group:depth:rows is measured.
 /// The codec "nothing" is a kernel that does nothing: what a launch alone costs.
 int main(int argc, char** argv) {

@@ -200,7 +200,9 @@ typedef struct turbo_device_kv {
 
 /* Attention of one layer. Keys are read in chunks of TURBO_DEVICE_CHUNK positions: a weight is exp(score - largest score of
  * the chunk), sums and values of a chunk's four splits of 64 keys are added in rising order, chunks merge in rising order;
- * nothing else decides a row's bits (turbo/kernel/gpu/attend_order.hpp). */
+ * nothing else decides a row's bits (turbo/kernel/gpu/attend_order.hpp).
+ * With k_rows, the table and keys below `committed` may be read before the launches ahead have ended: whoever fills the
+ * table does it with a launch that is `whole`, or waits. */
 #define TURBO_DEVICE_CHUNK 256u
 typedef struct turbo_device_attend {
   uint32_t struct_size;

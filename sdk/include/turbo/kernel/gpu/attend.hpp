@@ -6,8 +6,8 @@
 // of the tile. Without `loop` each chunk's partial results go to memory, and the block that comes last for its tile merges
 // them in order, so one launch does it all. Nobody waits for anybody.
 //
-// What a block waits for is memory, so whatever can be asked for is asked for early: rows and table at once; then keys,
-// while queries are normed and rotated or the chunk before is summed; then values, while scores become weights.
+// What a block waits for is memory, so whatever can be asked for is asked for early: table and keys before the kernel waits
+// for those ahead of it, or while the chunk before is summed; then its rows; then values, while scores become weights.
 //
 // Keys below `committed` lie where their position says; beyond, where each row's own path says, so splits that hold such
 // keys are taken row by row. Nothing outside the keys of a row is read into it: what other rows or unwritten memory hold,
